@@ -159,7 +159,8 @@ endif()
 
 # Their stores' transports are wrapped (see there).
 foreach(target unit_test_cost_wire unit_test_costs unit_test_cost_kv unit_test_cost_weights
-		unit_test_landing_choice unit_test_landing_direct fault_test_weights integration_test_kill_weights)
+		unit_test_landing_choice unit_test_landing_direct fault_test_weights integration_test_kill_weights
+		integration_test_poold_rdma)
 	if(TARGET ${target})
 		target_link_options(${target} PRIVATE -Wl,--wrap=transport_open)
 	endif()

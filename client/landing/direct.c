@@ -4,6 +4,7 @@
  *   dma-buf of the driver ─> registered by the RDMA device ─┐
  *   address of the device ─> the same, by a peer driver ────┴─> READs; if neither works: a copy
  *
+ * Memory of a pool comes as a dma-buf of the pool, or by a copy.
  * What fails once is not tried again by this landing.
  */
 #include "client/landing/state.h"
@@ -15,6 +16,8 @@
 
 #include "base/log.h"
 #include "base/mem/chunk.h"
+
+#include "client/pool/pool.h"
 
 bool landing_is_direct(const struct rlv_landing *landing)
 {
@@ -44,8 +47,7 @@ void landing_choose_way(struct rlv_landing *landing) LOCK_UNCHECKED
 	bool by_rdma = !landing->asked || landing->asked >= RLV_LANDING_DMABUF;
 
 	landing->way =
-		by_rdma && !landing->pool
-			? way_from(landing, landing->asked ? landing->asked : RLV_LANDING_DMABUF)
+		by_rdma ? way_from(landing, landing->asked ? landing->asked : RLV_LANDING_DMABUF)
 			: RLV_LANDING_PINNED;
 	landing->direct = landing->way != RLV_LANDING_PINNED;
 }
@@ -71,9 +73,8 @@ static int direct_lend(struct rlv_landing *landing, struct landing_buffer *buffe
 	struct mem *side = &buffer->side;
 
 	if (!side->len) {
-		*side = (struct mem){ .kind = MEM_DEVICE,
-				      .dmabuf_fd = -1,
-				      .ptr = (uint8_t *)(uintptr_t)buffer->at };
+		side->kind = MEM_DEVICE;
+		side->ptr = (uint8_t *)(uintptr_t)buffer->at;
 		if (!chunk_lend(side))
 			return error_set(-ENOMEM, "all handles of memory are in use");
 		side->len = buffer->device_bytes;
@@ -90,12 +91,48 @@ static int direct_lend(struct rlv_landing *landing, struct landing_buffer *buffe
 
 void landing_unlend(struct landing_buffer *buffer)
 {
-	if (!buffer->side.len)
-		return;
-	chunk_unlend(&buffer->side);
+	if (buffer->side.len)
+		chunk_unlend(&buffer->side);
 	if (buffer->side.dmabuf_fd >= 0)
 		(void)close(buffer->side.dmabuf_fd);
+	buffer->side.dmabuf_fd = -1;
 	buffer->side.len = 0;
+}
+
+/* A buffer that a pool has to lend a dma-buf of, unless it did; NULL: there is none. */
+static struct landing_buffer *direct_lacks_dmabuf(struct rlv_landing *landing, const void *host)
+{
+	struct landing_buffer *buffer;
+
+	if (!landing->pool)
+		return NULL;
+	lock_acquire(&landing->lock, &landing_role);
+	buffer = landing_find(landing, host);
+	if (buffer && (buffer->exported || landing->way != RLV_LANDING_DMABUF))
+		buffer = NULL;
+	lock_release(&landing->lock, &landing_role);
+	return buffer;
+}
+
+/* Without the landing's lock: the pool has its own, and asks its broker. The buffer stays: a batch lands there. */
+static void direct_export(struct rlv_landing *landing, const void *host)
+{
+	struct landing_buffer *buffer = direct_lacks_dmabuf(landing, host);
+	uint64_t off;
+	int fd, ret;
+
+	if (!buffer)
+		return;
+	ret = pool_tensor_dmabuf(landing->pool, buffer->at, &fd, &off);
+	lock_acquire(&landing->lock, &landing_role);
+	if (ret) {
+		direct_fall(landing);
+	} else {
+		buffer->exported = true;
+		buffer->side.dmabuf_fd = fd;
+		buffer->side.dmabuf_off = off;
+	}
+	lock_release(&landing->lock, &landing_role);
 }
 
 int landing_reach(struct rlv_landing *landing, const void *host, struct transport *tr,
@@ -106,6 +143,7 @@ int landing_reach(struct rlv_landing *landing, const void *host, struct transpor
 
 	if (ret)
 		return ret;
+	direct_export(landing, host);
 	lock_acquire(&landing->lock, &landing_role);
 	buffer = landing_find(landing, host);
 	ret = buffer ? -ENOTSUP : -EINVAL;

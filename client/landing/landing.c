@@ -140,8 +140,8 @@ static const char *strict_lacks(const struct rlv_landing *landing) LOCK_UNCHECKE
 		return "the device's memory is the host's";
 	if (landing->asked < RLV_LANDING_DMABUF)
 		return NULL;
-	if (landing->pool)
-		return "batches that are memory of a pool do not come by RDMA";
+	if (landing->pool && landing->asked == RLV_LANDING_PEERMEM)
+		return landing_pool_needs_dmabuf;
 	landing->backend->ops->info(landing->backend, &info);
 	return landing->asked == RLV_LANDING_DMABUF && !(info.caps & BACKEND_EXPORTS_DMABUF)
 		       ? landing_no_dmabuf
@@ -158,7 +158,7 @@ static int landing_begin(struct rlv_landing *landing,
 	landing->asked = opts->path;
 	landing->strict = opts->strict;
 	landing->avoid = opts->avoid;
-	if (opts->strict && opts->path == RLV_LANDING_DMABUF)
+	if (landing->pool || (opts->strict && opts->path == RLV_LANDING_DMABUF))
 		landing->avoid |= 1u << RLV_LANDING_PEERMEM;
 	landing->way = RLV_LANDING_PINNED;
 	if (landing->info.device >= 0) {
@@ -326,10 +326,10 @@ static void side_give(struct rlv_landing *landing, struct landing_buffer *buffer
 /* Without the landing's lock: the pool has its own, and may wait for other jobs. */
 static void side_give_tensor(struct rlv_landing *landing, const struct landing_buffer *buffer)
 {
-	int ret = landing->pool ? rlv_pool_free(landing->pool, (void *)(uintptr_t)buffer->at, 0)
-				: 0;
-
-	(void)ret; /* as of side_give */
+	if (buffer->exported)
+		pool_tensor_dmabuf_end(landing->pool);
+	if (landing->pool) /* as of side_give */
+		(void)!rlv_pool_free(landing->pool, (void *)(uintptr_t)buffer->at, 0);
 }
 
 /* With a pool the device's side is there. */
@@ -388,6 +388,7 @@ int rlv_landing_alloc(struct rlv_landing *landing, size_t align, size_t bytes, v
 	if (!buffer)
 		return error_set(-ENOMEM, "landing: cannot allocate memory");
 	buffer->bytes = align_up(bytes, BUFFER_ALIGN);
+	buffer->side.dmabuf_fd = -1;
 	ret = landing->pool ? side_take_tensor(landing, buffer) : 0;
 	if (ret) {
 		mem_free(buffer);

@@ -15,6 +15,8 @@
 const char landing_no_dmabuf[] = "the device exports no dma-buf: NVIDIA's open kernel modules do, "
 				 "with a driver for CUDA 11.7 or later";
 
+const char landing_pool_needs_dmabuf[] = "RDMA reaches memory of a pool as a dma-buf alone";
+
 static bool has_entries(const char *path)
 {
 	DIR *dir = opendir(path);
@@ -61,7 +63,7 @@ static const char *path_lacks(struct rlv_landing *landing, uint32_t path)
 			return landing_no_dmabuf;
 		return landing_lacks_rdma("/sys", false);
 	case RLV_LANDING_PEERMEM:
-		return landing_lacks_rdma("/sys", true);
+		return landing->pool ? landing_pool_needs_dmabuf : landing_lacks_rdma("/sys", true);
 	case RLV_LANDING_GATHER: /* loads the kernel */
 		return dev->ops->gather(dev, landing->streams[0].number,
 					&(struct backend_gather){ 0 })
@@ -107,8 +109,6 @@ static const char *why_not_taken(const struct rlv_landing *landing, uint32_t pat
 	case RLV_LANDING_PLAIN:
 		return "page-locked memory is faster";
 	default:
-		if (landing->pool)
-			return "batches that are memory of a pool are copied";
 		if (!landing->direct || landing->avoid & 1u << path)
 			return "opts.path or opts.avoid excludes it";
 		return landing->info.reason[0] ? landing->info.reason

@@ -39,6 +39,7 @@ struct landing_buffer {
 	uint64_t extent;       /* without a pool: its handle */
 	uint64_t device_bytes; /* taken of the device */
 	struct mem side;       /* the same for READs; len 0 = it was not lent */
+	bool exported;         /* of a pool, which lends a dma-buf of it */
 	bool pinned;           /* the host's side is page-locked */
 	uint32_t used;         /* a bit for each stream that may still be given work with it */
 	struct landing_plan *recorded; /* NULL: nothing */
@@ -103,6 +104,7 @@ void landing_drop_graph(struct rlv_landing *landing, struct landing_buffer *buff
 	LOCK_REQUIRES(landing_role);
 
 extern const char landing_no_dmabuf[]; /* what such a device lacks */
+extern const char landing_pool_needs_dmabuf[];
 /* Why RDMA devices of the host cannot fill memory of a device, which they know by its address, or else as a
    dma-buf; NULL: they may. sys: where sysfs is. */
 const char *landing_lacks_rdma(const char *sys, bool by_address);

@@ -26,7 +26,8 @@
  * By RDMA, RLV_LANDING_DMABUF comes first, then RLV_LANDING_PEERMEM, then a copy. Large columns come so if they are
  * multiples of 8 bytes at multiples of 8 in the row. A sample costs 1 round trip more, and a READ for each value; with
  * RLV_WINDOW a frame comes once. Where stacked frames would cross the wire more often than their rows (RLV_DENSE),
- * batches come so only if opts.path asks for it. Not with a pool.
+ * batches come so only if opts.path asks for it. With a pool RLV_LANDING_DMABUF alone, and until the samplers are closed
+ * the pool's job is not parked.
  *
  * A gather frees the sampler's CPU of the copies, at a price: the whole of the table's rows is page-locked, so
  * that memory which no row has filled yet is taken, too. So it is done only if opts.path asks for it.

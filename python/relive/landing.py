@@ -45,7 +45,7 @@ class Landing(_core.Landing):
     :param path: None = the best that a sampler's table and the device allow, but ``"gather"``. ``"copy"``: the sampler
         gathers, and the device copies the batch. ``"dmabuf"``, ``"peermem"``: RDMA READs bring values of 512 bytes and
         more (frames) from a table over ``verbs`` straight to the device, whose memory is registered as a dma-buf, or by its address,
-        which needs nvidia-peermem. ``"gather"``: the device reads such values itself, in a table that this process
+        which needs nvidia-peermem (not into a pool). ``"gather"``: the device reads such values itself, in a table that this process
         has mapped. That frees the CPU, but locks all of the table's memory.
         What cannot come so is copied. After RDMA and gathers ``array.numpy()`` copies from the device.
     :param strict: True: ``path`` or an error, Unsupported, which names what is lacking; of Landing, of ``table.sampler``,

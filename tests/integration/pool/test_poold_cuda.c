@@ -442,9 +442,8 @@ static void landed_end(struct rlv_pool **pool, struct rlv_landing **landing,
 TEST_WITH(landing__batches_are_tensors_of_the_pool, begin, end)
 {
 	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
-	struct rlv_landing_opts where = RLV_LANDING_OPTS_INIT;
 	struct rlv_pool *pool = join("learner");
-	struct rlv_landing *landing, *none = NULL;
+	struct rlv_landing *landing;
 	struct rlv_sampler *sampler = landed(pool, &landing);
 	const struct rlv_batch *batch = replay_sample(sampler, 16);
 	uint64_t address;
@@ -462,11 +461,6 @@ TEST_WITH(landing__batches_are_tensors_of_the_pool, begin, end)
 		assert_true(weight[i] == 1); /* all have one priority */
 	assert_int_equal(info.weighed, 1);
 	rlv_batch_release(sampler, batch);
-	where.pool = pool;
-	where.path = RLV_LANDING_DMABUF;
-	where.strict = 1;
-	assert_int_equal(rlv_landing_open(&where, &none), -ENOTSUP);
-	assert_non_null(strstr(rlv_last_error(), "dmabuf, opts.strict: batches that are memory"));
 	landed_end(&pool, &landing, &sampler);
 	assert_true(holds(0));
 }
