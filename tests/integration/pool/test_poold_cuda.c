@@ -7,11 +7,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "relive/kv.h"
 #include "relive/landing.h"
 
+#include "base/bits.h"
 #include "base/os/clock.h"
+#include "client/pool/pool.h"
 #include "device/cuda/backend_cuda.h"
 #include "device/cuda/calls.h"
 #include "tests/support/fake/fake_cuda.h"
@@ -406,6 +409,30 @@ TEST_WITH(park__tensors_of_the_device_come_back_from_a_store, begin, end)
 	must(rlv_pool_close(&pool), "close");
 	must(rlv_kv_close(&heap), "rlv_kv_close");
 	must(rlv_store_close(&store), "rlv_store_close");
+}
+
+/* Its extents are the broker's, imported here: the driver exports them all the same. */
+TEST_WITH(dmabuf__of_tensors_of_one_extent_and_of_several, begin, end)
+{
+	const uint64_t bytes[] = { 4096, 2 * EXTENT };
+	struct rlv_pool *pool = join("a");
+	uint32_t stream;
+
+	driver_open();
+	must(rlv_pool_stream(pool, NULL, &stream), "stream");
+	for (size_t i = 0; i < ARRAY_LEN(bytes); i++) {
+		void *ours = tensor(pool, RLV_POOL_STAGING, bytes[i], stream, 6);
+		uint64_t off;
+		int fd;
+
+		must(pool_tensor_dmabuf(pool, (uint64_t)(uintptr_t)ours, &fd, &off), "dmabuf");
+		assert_true(fd >= 0 && off < EXTENT);
+		expect(rlv_pool_park(pool, POOLD_SECOND), -EBUSY);
+		assert_int_equal(close(fd), 0);
+		pool_tensor_dmabuf_end(pool);
+		expect_bytes(ours, bytes[i], 6);
+	}
+	must(rlv_pool_close(&pool), "close");
 }
 
 /* -------- batches land in the pool -------- */
