@@ -1,6 +1,6 @@
 /*
  * broker_parts.h - the inside of the broker: broker.c jobs, broker_memory.c extents, broker_give.c those that jobs
- * have, broker_gate.c iterations, broker_safe.c whether they can all end.
+ * have, broker_gate.c iterations, broker_safe.c whether they can all end, broker_limits.c what they may have.
  */
 #ifndef RLV_SERVER_POOLD_BROKER_PARTS_H
 #define RLV_SERVER_POOLD_BROKER_PARTS_H
