@@ -38,6 +38,12 @@ RLV_MUST_CHECK int pool_enter(const struct rlv_pool *pool);
 /* The same between iterations. -EBUSY: one runs. */
 RLV_MUST_CHECK int pool_enter_pause(const struct rlv_pool *pool);
 
+/* An iteration runs. */
+bool pool_runs(const struct rlv_pool *pool);
+/* Tells the profile what the job holds, in an iteration. */
+RLV_MUST_CHECK int pool_measure_held(struct rlv_pool *pool);
+extern const struct lock_role profile_role; /* of pool->lock */
+
 uint64_t pool_deadline(int64_t timeout_ns);
 
 /* Work of a host's streams is done when somebody looks. */
