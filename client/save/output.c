@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define WRITE_BEHIND ((uint64_t)8 << 20) /* the disk is given that much at a time, early */
+#define WAITING_BYTES ((size_t)1 << 20)
+#define PIECES 3
 
 struct save_output {
 	char path[PATH_MAX];
@@ -28,8 +30,11 @@ struct save_output {
 	void *packed;
 	size_t packed_room;
 	uint64_t bytes;
-	uint64_t flushed; /* handed to the disk */
+	uint64_t handed_over; /* of them, to the file */
+	uint64_t flushed;     /* of those, to the disk */
 	struct save_end end;
+	size_t n_waiting;
+	uint8_t waiting[WAITING_BYTES];
 };
 
 static int output_failed(const struct save_output *out, const char *what)
@@ -40,8 +45,8 @@ static int output_failed(const struct save_output *out, const char *what)
 			 strerror(code));
 }
 
-/* Writes up to two pieces, and lets the disk begin with what has come together. */
-static int output_write(struct save_output *out, struct iovec *piece, int n)
+/* Hands pieces to the file, and lets the disk begin with what has come together. */
+static int output_hand_over(struct save_output *out, struct iovec *piece, int n)
 {
 	while (n) {
 		ssize_t done = writev(out->fd, piece, n);
@@ -50,7 +55,7 @@ static int output_write(struct save_output *out, struct iovec *piece, int n)
 			continue;
 		if (done < 0)
 			return output_failed(out, "write");
-		out->bytes += (uint64_t)done;
+		out->handed_over += (uint64_t)done;
 		while (n && (size_t)done >= piece->iov_len) {
 			done -= (ssize_t)piece->iov_len;
 			piece++;
@@ -61,13 +66,43 @@ static int output_write(struct save_output *out, struct iovec *piece, int n)
 			piece->iov_len -= (size_t)done;
 		}
 	}
-	if (out->bytes - out->flushed >= WRITE_BEHIND) {
+	if (out->handed_over - out->flushed >= WRITE_BEHIND) {
 		/* A hint: errors of the disk are those of fsync. */
 		(void)sync_file_range(out->fd, (off_t)out->flushed,
-				      (off_t)(out->bytes - out->flushed), SYNC_FILE_RANGE_WRITE);
-		out->flushed = out->bytes;
+				      (off_t)(out->handed_over - out->flushed),
+				      SYNC_FILE_RANGE_WRITE);
+		out->flushed = out->handed_over;
 	}
 	return 0;
+}
+
+/* Writes up to PIECES pieces. Small ones wait for others: the kernel has work with each call, and with each page that two calls share. */
+static int output_write(struct save_output *out, const struct iovec *pieces, int n)
+{
+	struct iovec all[1 + PIECES] = { { out->waiting, out->n_waiting } };
+	size_t bytes = 0;
+
+	for (int i = 0; i < n; i++)
+		bytes += pieces[i].iov_len;
+	out->bytes += bytes;
+	if (bytes > WAITING_BYTES - out->n_waiting) {
+		memcpy(all + 1, pieces, (size_t)n * sizeof(*pieces));
+		out->n_waiting = 0;
+		return output_hand_over(out, all, 1 + n);
+	}
+	for (int i = 0; i < n; i++) {
+		memcpy(out->waiting + out->n_waiting, pieces[i].iov_base, pieces[i].iov_len);
+		out->n_waiting += pieces[i].iov_len;
+	}
+	return 0;
+}
+
+static int output_flush(struct save_output *out)
+{
+	struct iovec all = { out->waiting, out->n_waiting };
+
+	out->n_waiting = 0;
+	return output_hand_over(out, &all, 1);
 }
 
 /* -------- open -------- */
@@ -115,9 +150,9 @@ static int output_header(struct save_output *out, const struct save_table *table
 	size_t views = table->head.n_views * sizeof(struct save_view);
 	size_t columns = table->head.n_columns * sizeof(struct save_column);
 	struct save_header head = table->head;
-	struct iovec pieces[3] = { { &head, sizeof(head) },
-				   { (void *)(uintptr_t)table->views, views },
-				   { (void *)(uintptr_t)table->columns, columns } };
+	struct iovec pieces[PIECES] = { { &head, sizeof(head) },
+					{ (void *)(uintptr_t)table->views, views },
+					{ (void *)(uintptr_t)table->columns, columns } };
 
 	head.magic = SAVE_MAGIC;
 	head.major = SAVE_MAJOR;
@@ -126,7 +161,7 @@ static int output_header(struct save_output *out, const struct save_table *table
 	head.crc = 0;
 	head.crc = crc32c(crc32c(crc32c(0, &head, sizeof(head)), table->views, views),
 			  table->columns, columns);
-	return output_write(out, pieces, 3);
+	return output_write(out, pieces, PIECES);
 }
 
 int save_output_open(const char *path, const struct save_table *table, int level,
@@ -238,6 +273,8 @@ int save_output_finish(struct save_output *out, const struct save_count *counts)
 	memcpy(end.views, counts, sizeof(end.views));
 	out->level = 0;
 	ret = save_output_put(out, &head, &end);
+	if (ret == 0)
+		ret = output_flush(out);
 	return ret ? ret : output_rename(out);
 }
 
