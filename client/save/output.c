@@ -76,7 +76,8 @@ static int output_hand_over(struct save_output *out, struct iovec *piece, int n)
 	return 0;
 }
 
-/* Writes up to PIECES pieces. Small ones wait for others: the kernel has work with each call, and with each page that two calls share. */
+/* Writes up to PIECES pieces. Small ones wait for others: the kernel has work with each call, and with each page that
+   two calls share. */
 static int output_write(struct save_output *out, const struct iovec *pieces, int n)
 {
 	struct iovec all[1 + PIECES] = { { out->waiting, out->n_waiting } };
