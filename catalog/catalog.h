@@ -141,7 +141,7 @@ struct catalog_wish {
  */
 RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 				  struct catalog_object **object_out);
-RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
+RLV_MUST_CHECK int catalog_drop(struct catalog *cat, struct catalog_object *object);
 
 /*
  * Ends the load of an object: from now on all clients see it. Called again it does nothing. -EHOSTDOWN:

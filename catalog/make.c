@@ -270,22 +270,14 @@ int catalog_add_part(struct catalog *cat, struct catalog_object *object, struct 
 
 /* -------- drop -------- */
 
-int catalog_drop(struct catalog *cat, const char *name)
+/*
+ * Deletes the object from the store, within a transaction. Its regions are given up, those of lost parts and
+ * of parts being provisioned too: once the object is deleted nothing else records them.
+ */
+static int drop_records(struct catalog *cat, const struct catalog_object *object)
 {
-	struct catalog_object *object = catalog_find(cat, name);
-	struct catalog_provisioning *provisioning;
-	int ret;
+	int ret = 0;
 
-	if (!object)
-		return error_set(-ENOENT, "no table %.64s in this store", name);
-	provisioning = catalog_provision_of(cat, object);
-	if (object->kind->drop)
-		object->kind->drop(cat, object);
-	ret = store_begin(cat->store);
-	if (ret)
-		return ret;
-	/* Its regions are given up, those of lost parts and of parts being provisioned too: once the
-	   object is deleted nothing else records them. */
 	for (uint32_t s = 0; s < OBJECT_MAX_PARTS; s++)
 		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++) {
 			const struct catalog_part *place = &object->parts[s];
@@ -297,11 +289,14 @@ int catalog_drop(struct catalog *cat, const char *name)
 			part_region_uuid(object->uuid, s, role, left.uuid);
 			ret = store_put(cat->store, STORE_LEFTOVERS, &left);
 		}
-	if (ret == 0)
-		ret = store_object_delete(cat->store, object->id);
-	ret = store_end(cat->store, ret);
-	if (ret)
-		return ret;
+	return ret ? ret : store_object_delete(cat->store, object->id);
+}
+
+/* Retires and frees an object that was deleted from the store. */
+static void drop_rest(struct catalog *cat, struct catalog_object *object)
+{
+	struct catalog_provisioning *provisioning = catalog_provision_of(cat, object);
+
 	if (provisioning) {
 		catalog_retire_part(cat, object, provisioning->first, REGION_DROPPED);
 		catalog_provision_abandon(provisioning);
@@ -310,5 +305,18 @@ int catalog_drop(struct catalog *cat, const char *name)
 	cat->objects[object->id] = NULL;
 	log_info("drop %s id %u", object->text, object->id);
 	catalog_object_free(object);
-	return 0;
+}
+
+int catalog_drop(struct catalog *cat, struct catalog_object *object)
+{
+	int ret;
+
+	if (object->kind->drop)
+		object->kind->drop(cat, object);
+	ret = store_begin(cat->store);
+	if (ret == 0)
+		ret = store_end(cat->store, drop_records(cat, object));
+	if (ret == 0)
+		drop_rest(cat, object);
+	return ret;
 }

@@ -154,7 +154,7 @@ int embed_drop_object(struct embed *embed, struct catalog_object *object)
 			log_warn("drop %s shard %u: %s", object->text, s, error_last());
 	}
 	embed->marked[object->id] = false;
-	return catalog_drop(&embed->cat, object->name);
+	return catalog_drop(&embed->cat, object);
 }
 
 static int embed_drop(struct meta *meta, const struct meta_object *object)

@@ -106,11 +106,11 @@ static bool is_proved(void *ctx, uint32_t shard)
 }
 
 /* A table that the client was loading goes with it. */
-static int drop_loading(struct metad *md, const struct catalog_object *table)
+static int drop_loading(struct metad *md, struct catalog_object *table)
 {
 	log_warn("%s: its loader, client %llu, is gone", table->text,
 		 (unsigned long long)table->loader);
-	return catalog_drop(&md->catalog, table->name);
+	return catalog_drop(&md->catalog, table);
 }
 
 static int on_dead(void *ctx, const struct client *client)

@@ -48,7 +48,7 @@ int rpc_table_drop(const struct call *call, const ProtobufCMessage *message)
 	struct catalog_object *object;
 	int ret = find_named(call, request->kind, request->name, &request->uuid, &object);
 
-	return ret ? ret : catalog_drop(&call->md->catalog, request->name);
+	return ret ? ret : catalog_drop(&call->md->catalog, object);
 }
 
 int rpc_table_commit(const struct call *call, const ProtobufCMessage *message)

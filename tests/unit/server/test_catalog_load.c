@@ -134,7 +134,7 @@ CASE(catalog_drop__of_a_load_leaves_nothing)
 	fleet_start(fx, 0);
 	must(make(fx, 1));
 	id = fx->table->id;
-	must(catalog_drop(&fx->cat, "t"));
+	must(catalog_drop(&fx->cat, fx->table));
 	fleet_settle(fx);
 	assert_int_equal(regions_at(fx, 0), 0);
 	must(store_loader(fx->store, id, &loader));

@@ -140,7 +140,7 @@ CASE(catalog_drop__frees_what_is_still_made_for_the_table)
 	atomic_store(&fx->mem[0].hold, true);
 	assert_int_equal(catalog_add_part(&fx->cat, fx->table, fx->node[0], NULL), -EAGAIN);
 	atomic_store(&fx->mem[0].hold, false);
-	must(catalog_drop(&fx->cat, "t"));
+	must(catalog_drop(&fx->cat, fx->table));
 	fleet_settle(fx);
 	assert_int_equal(regions_at(fx, 0), 0);
 	assert_null(fx->cat.provisionings);

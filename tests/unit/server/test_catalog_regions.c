@@ -161,7 +161,7 @@ CASE(catalog_drop__of_a_node_that_is_away_is_done_when_it_is_back)
 	fleet_make_table(fx, 1, false);
 	put_block(fx);
 	fleet_go_down(fx, 0);
-	must(catalog_drop(&fx->cat, "t"));
+	must(catalog_drop(&fx->cat, fx->table));
 	assert_true(is_noted(fx, "file", 1));
 	restart_server(fx);
 	memory_node_restart(&fx->mem[0]);
@@ -178,7 +178,7 @@ CASE(catalog_drop__cut_short_is_done_by_a_restart)
 
 	fleet_start(fx, 0);
 	fleet_make_table(fx, 2, false);
-	must(catalog_drop(&fx->cat, "t"));
+	must(catalog_drop(&fx->cat, fx->table));
 	assert_true(is_noted(fx, "0", 1));
 	restart_server(fx);
 	assert_true(is_noted(fx, "0", 1));
@@ -195,7 +195,7 @@ CASE(catalog_drop__leaves_nothing_noted)
 
 	fleet_start(fx, 0);
 	fleet_make_table(fx, 2, false);
-	must(catalog_drop(&fx->cat, "t"));
+	must(catalog_drop(&fx->cat, fx->table));
 	fleet_settle(fx);
 	for (uint32_t region = 1; region <= 4; region++)
 		assert_false(is_noted(fx, "0", region));
@@ -390,7 +390,7 @@ CASE(catalog_admit__a_table_that_clashes_is_not_adopted_and_not_discarded)
 	must(fleet_create(fx, &wish, &fx->table)); /* another t */
 	assert_int_equal(fleet_claim(fx, 0, ADOPT | DISCARD), -EEXIST);
 	assert_non_null(strstr(error_last(), "another table of that name"));
-	must(catalog_drop(&fx->cat, "t"));
+	must(catalog_drop(&fx->cat, fx->table));
 	fx->cat.last_id = TABLE_MAX_ID;
 	snprintf(wish.desc.name, sizeof(wish.desc.name), "%s", "u");
 	must(table_plan(&wish.desc, &wish.opts));

@@ -169,7 +169,7 @@ CASE(toy__is_placed_on_three_nodes_beside_a_table)
 	fleet_make_table(fx, 2, false);
 	assert_int_not_equal(fx->table->id, toy->id);
 	assert_int_equal(catalog_count(&fx->cat, &kind_toy), 1);
-	must(catalog_drop(&fx->cat, "c"));
+	must(catalog_drop(&fx->cat, toy));
 	fleet_settle(fx);
 	assert_int_equal(catalog_count(&fx->cat, &kind_toy), 0);
 	assert_non_null(catalog_find(&fx->cat, "t"));
