@@ -11,9 +11,29 @@
 
 struct catalog_object *catalog_find(const struct catalog *cat, const char *name)
 {
-	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		if (cat->objects[id] && strcmp(cat->objects[id]->name, name) == 0)
-			return cat->objects[id];
+	struct catalog_object *loading = NULL;
+
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		struct catalog_object *object = cat->objects[id];
+
+		if (!object || strcmp(object->name, name) != 0)
+			continue;
+		if (!object->loader)
+			return object;
+		loading = object;
+	}
+	return loading;
+}
+
+static struct catalog_object *find_uuid(const struct catalog *cat, const char *name,
+					const uint8_t uuid[16])
+{
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		struct catalog_object *object = catalog_find_same(cat, id, uuid, 16);
+
+		if (object && strcmp(object->name, name) == 0)
+			return object;
+	}
 	return NULL;
 }
 
@@ -38,11 +58,11 @@ struct catalog_object *catalog_seen(const struct catalog *cat, uint32_t id,
 int catalog_find_named(const struct catalog *cat, const struct object_kind *kind, const char *name,
 		       const uint8_t uuid[16], struct catalog_object **object_out)
 {
-	struct catalog_object *object = catalog_find(cat, name);
 	bool any = bits_all_zero(uuid, 16);
+	struct catalog_object *object = any ? catalog_find(cat, name) : find_uuid(cat, name, uuid);
 
 	*object_out = object;
-	if (object && object->kind == kind && (any || memcmp(object->uuid, uuid, 16) == 0))
+	if (object && object->kind == kind)
 		return 0;
 	if (!any)
 		return error_set(-ESTALE, "%s %.64s was dropped", kind->name, name);

@@ -13,6 +13,9 @@
  *
  * An object that a client loads from a file is LOADING after step 4: that client alone opens it. A commit
  * clears the words in its regions and makes it LIVE. When the client's lease ends before, it is dropped.
+ * It may be made beside a LIVE one of its name, which it replaces: then the words name that one, one
+ * transaction of the store deletes that one and makes the new one LIVE, and the words are cleared when its
+ * regions are marked. The name belongs to the load meanwhile: no other one of it can come.
  *
  * Dropping an object: store: object deleted, its regions recorded as leftovers; regions: state
  * DROPPED, freed; store: leftovers deleted. Adding a part repeats steps 2, 3 and 4 for that part.
@@ -89,6 +92,7 @@ struct catalog {
 RLV_MUST_CHECK int catalog_load(struct catalog *cat);
 void catalog_fini(struct catalog *cat);
 
+/* The object of that name; one that is being loaded only where there is no other. NULL: there is none. */
 struct catalog_object *catalog_find(const struct catalog *cat, const char *name);
 /* Returns the object with that id and uuid; NULL: there is none, it was dropped. */
 struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
@@ -130,26 +134,37 @@ struct catalog_wish {
 	const void *details; /* of its kind */
 	uint64_t loader;     /* client that loads it, as struct catalog_object; 0 = none ... */
 	uint8_t uuid[16];    /* ... and uuid of the object that it makes */
+	bool beside; /* of a load: there may be one of that name and kind, which it replaces */
 };
 
 /*
  * Creates the object, or returns the existing one of the same name and signature. -EAGAIN: waiting
  * for nodes; call again after on_progress, until another result. -EEXIST: one of that name has
- * another kind, signature or options, or a load wants to make it; -EBUSY: it is being loaded; -ENOSPC: no node has room (the message says how much is
+ * another kind, signature or options, or a load wants to make it, and not beside it; -EBUSY: it is being
+ * loaded, or made and a load wants to replace it; -ENOSPC: no node has room (the message says how much is
  * needed), or no object id is free; -EHOSTDOWN: no node is up; errors of its kind's describe; store
- * errors.
+ * errors. After an error one that it was to replace is as it was.
  */
 RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 				  struct catalog_object **object_out);
 RLV_MUST_CHECK int catalog_drop(struct catalog *cat, struct catalog_object *object);
 
 /*
- * Ends the load of an object: from now on all clients see it. Called again it does nothing. -EHOSTDOWN:
- * a part is away, so that its word could not be cleared.
+ * Ends the load of an object: from now on all clients see it, and no longer one that was there of its name.
+ * That is *replaced_out, or NULL: it is out of the catalog, its regions are still there, and
+ * catalog_commit_end must be called. Called again it does nothing. -EHOSTDOWN: a part is away, so that its
+ * word could not be set.
  */
-RLV_MUST_CHECK int catalog_commit(struct catalog *cat, struct catalog_object *object);
+RLV_MUST_CHECK int catalog_commit(struct catalog *cat, struct catalog_object *object,
+				  struct catalog_object **replaced_out);
+/* Retires the regions of the one that the object has replaced, and frees it; NULL is a no-op. */
+void catalog_commit_end(struct catalog *cat, struct catalog_object *object,
+			struct catalog_object *replaced);
 /* -EBUSY: the object is being loaded. */
-RLV_MUST_CHECK int catalog_check_loaded(const struct catalog_object *object);
+RLV_MUST_CHECK int catalog_check_loaded(const struct catalog *cat,
+					const struct catalog_object *object);
+/* Drops an object whose load has failed. -EALREADY: the load was committed, and nothing is done. */
+RLV_MUST_CHECK int catalog_abandon(struct catalog *cat, struct catalog_object *object);
 
 /*
  * Adds an ACTIVE part at the node (NULL: at any that may have it), or goes on with the part that is being provisioned for the

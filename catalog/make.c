@@ -133,13 +133,16 @@ static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
 }
 
 /* The wish finds an object of its name, or one that is being made. */
-static int check_wish(const struct catalog_object *object, const struct catalog_wish *wish)
+static int check_wish(const struct catalog *cat, const struct catalog_object *object,
+		      const struct catalog_wish *wish)
 {
 	if (object->loader && wish->loader &&
 	    memcmp(object->uuid, wish->uuid, sizeof(object->uuid)) == 0)
 		return 0; /* that load asks again */
 	if (object->loader)
-		return catalog_check_loaded(object);
+		return catalog_check_loaded(cat, object);
+	if (wish->beside)
+		return error_set(-EBUSY, "%s is being made: load it again", object->text);
 	if (wish->loader)
 		return error_set(-EEXIST, "%s exists", object->text);
 	if (object->kind != wish->kind || !object->kind->is_wish_of(object, wish))
@@ -148,76 +151,67 @@ static int check_wish(const struct catalog_object *object, const struct catalog_
 	return 0;
 }
 
+/*
+ * *object_out: the object that the wish finds, or NULL: it makes one. *earlier_out: one that is there, which
+ * that replaces, or NULL. -EEXIST: it is of another kind.
+ */
+static int find_wished(const struct catalog *cat, const struct catalog_wish *wish,
+		       struct catalog_object **object_out, struct catalog_object **earlier_out)
+{
+	struct catalog_object *found = catalog_find(cat, wish->name);
+
+	*object_out = found;
+	*earlier_out = NULL;
+	if (!wish->beside || !found || found->loader)
+		return 0;
+	if (found->kind != wish->kind)
+		return error_set(-EEXIST, "%s exists", found->text);
+	*earlier_out = found;
+	*object_out = NULL;
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		if (cat->objects[id] && cat->objects[id]->loader &&
+		    strcmp(cat->objects[id]->name, wish->name) == 0)
+			*object_out = cat->objects[id];
+	return 0;
+}
+
+/* An error of making an object beside one that it is to replace. */
+static int told_beside(int code, const struct catalog_object *earlier)
+{
+	if (code != -ENOSPC || !earlier)
+		return code;
+	return error_prefix(code,
+			    "%s stays until the new one is loaded, so both need room: drop it "
+			    "first, or add memory: ",
+			    earlier->text);
+}
+
 int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		   struct catalog_object **object_out)
 {
 	struct catalog_provisioning *provisioning = catalog_provision_of_new(cat, 0, wish->name);
-	struct catalog_object *object = catalog_find(cat, wish->name);
-	int ret;
+	struct catalog_object *object, *earlier;
+	int ret = find_wished(cat, wish, &object, &earlier);
 
-	if (object) {
-		*object_out = object;
-		return check_wish(object, wish);
-	}
-	ret = provisioning ? check_wish(provisioning->object, wish)
-			   : begin_object(cat, wish, &provisioning);
 	if (ret)
 		return ret;
+	if (object) {
+		*object_out = object;
+		return check_wish(cat, object, wish);
+	}
+	ret = provisioning ? check_wish(cat, provisioning->object, wish)
+			   : begin_object(cat, wish, &provisioning);
+	if (ret)
+		return told_beside(ret, earlier);
 	object = provisioning->object;
 	ret = make_parts(cat, provisioning);
 	if (ret)
-		return ret == -EAGAIN ? ret : give_up(cat, object, ret);
+		return ret == -EAGAIN ? ret : told_beside(give_up(cat, object, ret), earlier);
 	cat->objects[object->id] = object;
 	catalog_changed(cat, object);
 	log_info("create %s id %u shards %u", object->text, object->id, object->n_cut);
 	*object_out = object;
 	return 0;
-}
-
-/* -------- load -------- */
-
-int catalog_check_loaded(const struct catalog_object *object)
-{
-	if (!object->loader)
-		return 0;
-	if (object->slots.sole)
-		return error_set(-EBUSY, "%s is being loaded by this process: wait for that load",
-				 object->text);
-	return error_set(-EBUSY,
-			 "%s is being loaded by client %llu: wait for that load, or end it (relive "
-			 "table drop)",
-			 object->text, (unsigned long long)object->loader);
-}
-
-int catalog_commit(struct catalog *cat, struct catalog_object *object)
-{
-	uint64_t loader = object->loader;
-	int ret = 0;
-
-	if (!loader)
-		return 0;
-	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++) {
-		if (object->parts[s].state == PART_GONE)
-			continue;
-		ret = object->attached[s] ? part_set_loaded(object->attached[s])
-					  : error_set(-EHOSTDOWN, "%s: %s %u is away", object->text,
-						      object->kind->part, s);
-	}
-	if (ret)
-		return ret;
-	object->loader = 0;
-	ret = store_begin(cat->store);
-	if (ret == 0) {
-		ret = catalog_object_put(cat->store, object, STORE_OBJECT_LIVE);
-		if (ret == 0)
-			ret = store_loader_put(cat->store, object->id, 0);
-		ret = store_end(cat->store, ret);
-	}
-	if (ret)
-		object->loader = loader;
-	else
-		log_info("loaded %s id %u", object->text, object->id);
-	return ret;
 }
 
 /* -------- one more part -------- */
@@ -302,7 +296,6 @@ static void drop_rest(struct catalog *cat, struct catalog_object *object)
 		catalog_provision_abandon(provisioning);
 	}
 	catalog_retire_object(cat, object);
-	cat->objects[object->id] = NULL;
 	log_info("drop %s id %u", object->text, object->id);
 	catalog_object_free(object);
 }
@@ -316,7 +309,95 @@ int catalog_drop(struct catalog *cat, struct catalog_object *object)
 	ret = store_begin(cat->store);
 	if (ret == 0)
 		ret = store_end(cat->store, drop_records(cat, object));
-	if (ret == 0)
-		drop_rest(cat, object);
+	if (ret)
+		return ret;
+	cat->objects[object->id] = NULL;
+	drop_rest(cat, object);
+	return 0;
+}
+
+/* -------- load -------- */
+
+int catalog_check_loaded(const struct catalog *cat, const struct catalog_object *object)
+{
+	if (!object->loader)
+		return 0;
+	if (object->slots.sole)
+		return error_set(-EBUSY, "%s is being loaded by this process: wait for that load",
+				 object->text);
+	return error_set(-EBUSY, "%s is being loaded by client %llu: wait for that load, or end %s",
+			 object->text, (unsigned long long)object->loader,
+			 catalog_find(cat, object->name) == object ? "it (relive table drop)"
+								   : "that client");
+}
+
+int catalog_abandon(struct catalog *cat, struct catalog_object *object)
+{
+	if (!object->loader)
+		return error_set(-EALREADY, "%s: its load was committed", object->text);
+	return catalog_drop(cat, object);
+}
+
+static int set_loaded(struct catalog_object *object, uint64_t replaces)
+{
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
+		if (object->parts[s].state != PART_GONE && !object->attached[s])
+			ret = error_set(-EHOSTDOWN, "%s: %s %u is away", object->text,
+					object->kind->part, s);
+	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
+		if (object->attached[s])
+			ret = part_set_loaded(object->attached[s], replaces);
 	return ret;
+}
+
+int catalog_commit(struct catalog *cat, struct catalog_object *object,
+		   struct catalog_object **replaced_out)
+{
+	struct catalog_object *earlier = catalog_find(cat, object->name);
+	uint64_t loader = object->loader;
+	int ret;
+
+	*replaced_out = NULL;
+	if (!loader)
+		return 0;
+	if (earlier == object)
+		earlier = NULL;
+	ret = set_loaded(object, earlier ? region_replaces(earlier->uuid) : 0);
+	if (ret)
+		return ret;
+	if (earlier && earlier->kind->drop)
+		earlier->kind->drop(cat, earlier);
+	object->loader = 0;
+	ret = store_begin(cat->store);
+	if (ret == 0) {
+		ret = earlier ? drop_records(cat, earlier) : 0;
+		if (ret == 0)
+			ret = catalog_object_put(cat->store, object, STORE_OBJECT_LIVE);
+		if (ret == 0)
+			ret = store_loader_put(cat->store, object->id, 0);
+		ret = store_end(cat->store, ret);
+	}
+	if (ret) {
+		object->loader = loader;
+		return ret;
+	}
+	if (earlier)
+		cat->objects[earlier->id] = NULL;
+	*replaced_out = earlier;
+	log_info("loaded %s id %u%s", object->text, object->id,
+		 earlier ? ", replacing the one of that name" : "");
+	return 0;
+}
+
+void catalog_commit_end(struct catalog *cat, struct catalog_object *object,
+			struct catalog_object *replaced)
+{
+	if (!replaced)
+		return;
+	drop_rest(cat, replaced);
+	/* A word that stays says nothing once that one is gone. */
+	if (set_loaded(object, 0))
+		log_warn("%s: %s", object->text, error_last());
 }

@@ -395,8 +395,8 @@ int cmd_table(int argc, char **argv)
 		  &request.save.base, ARG_TEXT },
 		{ "name", "NAME", "load: of the new table (default: that of the saved one)",
 		  &request.save.name, ARG_TEXT },
-		{ "replace", NULL, "load: drop a table of that name first", &request.save.replace,
-		  ARG_FLAG },
+		{ "replace", NULL, "load: replace a table of that name, in use until all is loaded",
+		  &request.save.replace, ARG_FLAG },
 		{ "progress", NULL, "show progress even without a terminal", &request.save.progress,
 		  ARG_FLAG },
 	};

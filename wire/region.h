@@ -30,7 +30,7 @@
  *     1152    8  opener (mutable word): incarnation of the node that last opened it exclusively
  *     1216    8  found (mutable word): the mark when that node opened it
  *     1280    8  recovered (mutable word): value of opener at the last repair
- *     1344    8  loading (mutable word, of the slots region): 0 or REGION_MARKED
+ *     1344    8  loading (mutable word, of the slots region): 0, REGION_MARKED or region_replaces()
  *     4096       the object
  *
  * The crc covers the immutable fields only; the mutable words sit apart, one line each.
@@ -39,6 +39,8 @@
 #define RLV_WIRE_REGION_H
 
 #include "wire/le.h"
+
+#include <stdbool.h>
 
 #define REGION_MAGIC 0x314e474552564c52ull /* "RLVREGN1" read as little-endian */
 #define REGION_FORMAT_MAJOR 5
@@ -108,10 +110,29 @@ enum region_state {
  * it is the pool's only user; the metadata server writes recovered after it has repaired the shard.
  * If recovered differs from opener, the repair is still to be done.
  *
- * loading: the object is being loaded from a file; set before its part is live, cleared, durably, when all
- * items are in. Who finds it set and knows of no client that loads drops the object.
+ * loading: REGION_MARKED while the object is loaded from a file: set before its part is live, cleared,
+ * durably, when all items are in. Who finds it set and knows of no client that loads drops the object. If it
+ * replaces another one of its name, it is first region_replaces(uuid of that one) in all parts, then that one
+ * is dropped, then it is cleared. Who finds that in all parts and has no catalog drops the other one. Any
+ * other nonzero value counts as REGION_MARKED.
  */
 #define REGION_MARKED UINT64_MAX
+
+/* Loading word of an object that is loaded and replaces the one of its name with that uuid. */
+static inline uint64_t region_replaces(const uint8_t uuid[16])
+{
+	uint64_t word = 0x5250; /* "RP" */
+
+	for (int i = 0; i < 6; i++)
+		word = word << 8 | uuid[i];
+	return word;
+}
+
+/* False: the object is being loaded. */
+static inline bool region_is_loaded(uint64_t loading)
+{
+	return loading == 0 || loading >> 48 == 0x5250;
+}
 
 struct region_superblock {
 	uint64_t magic;

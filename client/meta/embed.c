@@ -91,9 +91,10 @@ static int embed_create(struct meta *meta, const struct meta_wish *wish, struct 
 		fanout[request.n_fanout++] = *at;
 	ret = object.kind->take_wish(&request, &object.details, name);
 	object.name = name;
-	if (wish->loads) {
+	if (wish->load) {
 		object.loader = EMBED_CLIENT;
-		memcpy(object.uuid, wish->loads, sizeof(object.uuid));
+		object.beside = wish->load->beside;
+		memcpy(object.uuid, wish->load->uuid, sizeof(object.uuid));
 	}
 	lock_acquire(&embed->lock, &embed_lock);
 	if (ret == 0)
@@ -133,14 +134,15 @@ static int embed_open(struct meta *meta, const struct meta_object *object,
 	lock_acquire(&embed->lock, &embed_lock);
 	ret = find_object(embed, object, &table);
 	if (ret == 0 && object->number == 0)
-		ret = catalog_check_loaded(table);
+		ret = catalog_check_loaded(&embed->cat, table);
 	if (ret == 0)
 		ret = fill_opened(embed, table, access, out);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }
 
-int embed_drop_object(struct embed *embed, struct catalog_object *object)
+/* A failed mark is only logged. */
+static void mark_dropped(struct embed *embed, const struct catalog_object *object)
 {
 	for (uint32_t s = 0; s < object->n_parts; s++) {
 		struct part *part = object->attached[s];
@@ -154,22 +156,34 @@ int embed_drop_object(struct embed *embed, struct catalog_object *object)
 			log_warn("drop %s shard %u: %s", object->text, s, error_last());
 	}
 	embed->marked[object->id] = false;
+}
+
+int embed_drop_object(struct embed *embed, struct catalog_object *object)
+{
+	mark_dropped(embed, object);
 	return catalog_drop(&embed->cat, object);
+}
+
+/* As find_object, to change it: -ECHILD after a fork. */
+static int find_to_change(const struct embed *embed, const struct meta_object *object,
+			  struct catalog_object **object_out)
+{
+	uint64_t state;
+	int ret = find_object(embed, object, object_out);
+
+	return ret ? ret
+		   : transport_load((*object_out)->attached[0]->slots,
+				    offsetof(struct region_superblock, state), &state);
 }
 
 static int embed_drop(struct meta *meta, const struct meta_object *object)
 {
 	struct embed *embed = embed_of(meta);
 	struct catalog_object *table;
-	uint64_t state;
 	int ret;
 
 	lock_acquire(&embed->lock, &embed_lock);
-	ret = find_object(embed, object, &table);
-	/* After a fork nothing may be changed: -ECHILD. */
-	if (ret == 0)
-		ret = transport_load(table->attached[0]->slots,
-				     offsetof(struct region_superblock, state), &state);
+	ret = find_to_change(embed, object, &table);
 	if (ret == 0)
 		ret = embed_drop_object(embed, table);
 	lock_release(&embed->lock, &embed_lock);
@@ -179,13 +193,33 @@ static int embed_drop(struct meta *meta, const struct meta_object *object)
 static int embed_commit(struct meta *meta, const struct meta_object *object)
 {
 	struct embed *embed = embed_of(meta);
+	struct catalog_object *table, *replaced = NULL;
+	int ret;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	ret = find_to_change(embed, object, &table);
+	if (ret == 0)
+		ret = catalog_commit(&embed->cat, table, &replaced);
+	if (replaced) {
+		mark_dropped(embed, replaced);
+		catalog_commit_end(&embed->cat, table, replaced);
+	}
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+static int embed_abandon(struct meta *meta, const struct meta_object *object)
+{
+	struct embed *embed = embed_of(meta);
 	struct catalog_object *table;
 	int ret;
 
 	lock_acquire(&embed->lock, &embed_lock);
-	ret = find_object(embed, object, &table);
+	ret = find_to_change(embed, object, &table);
+	if (ret == 0 && table->loader)
+		mark_dropped(embed, table);
 	if (ret == 0)
-		ret = catalog_commit(&embed->cat, table);
+		ret = catalog_abandon(&embed->cat, table);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }
@@ -372,6 +406,7 @@ static const struct meta_ops embed_ops = {
 	.open = embed_open,
 	.drop = embed_drop,
 	.commit = embed_commit,
+	.abandon = embed_abandon,
 	.list = embed_list,
 	.connect = meta_connect,
 	.slot_get = embed_slot_get,

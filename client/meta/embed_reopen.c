@@ -47,6 +47,14 @@ static struct found_part part_of(const struct listing *list, const struct target
 
 /* -------- regions in the file -------- */
 
+/* The loading word of a part. */
+static uint64_t part_loading(const struct part *part)
+{
+	const struct region_superblock *slots = (const void *)part->slots->base;
+
+	return rword64_load_relaxed(&slots->loading.word);
+}
+
 /* Gives the object of the part with that tree region; the first part of an object adds it to the
    catalog. -EPROTO: its kind, number or descriptor is not valid. */
 static int object_of(struct embed *embed, const struct target_region *tree,
@@ -108,7 +116,7 @@ static int open_part(struct embed *embed, const struct found_part *part)
 		place->ids[role] = part->of[role]->id;
 		part->of[role]->id = 0; /* it is in use, and not to be freed */
 	}
-	if (rword64_load_relaxed(&slots->loading.word))
+	if (!region_is_loaded(rword64_load_relaxed(&slots->loading.word)))
 		object->loader = EMBED_CLIENT; /* of a former process: it is dropped */
 	return catalog_part_attach(object, tree->part);
 }
@@ -184,6 +192,59 @@ static void free_rest(struct embed *embed, const struct listing *list)
 		}
 }
 
+/* -------- loads that were to replace a table -------- */
+
+/* True if a part of the object, which is loaded, says that it replaces the other one. */
+static bool replaces(const struct catalog_object *object, const struct catalog_object *other)
+{
+	bool does = false;
+
+	if (object == other || object->loader || strcmp(object->name, other->name) != 0)
+		return false;
+	for (uint32_t s = 0; s < object->n_parts; s++) {
+		if (!object->attached[s])
+			return false;
+		does |= part_loading(object->attached[s]) == region_replaces(other->uuid);
+	}
+	return does;
+}
+
+/* The object that has replaced this one, which its process had still to drop; NULL: none. */
+static struct catalog_object *heir_of(const struct embed *embed,
+				      const struct catalog_object *object)
+{
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		if (embed->cat.objects[id] && replaces(embed->cat.objects[id], object))
+			return embed->cat.objects[id];
+	return NULL;
+}
+
+/* Objects that were replaced count as never complete from here on. */
+static void end_replaced(struct embed *embed)
+{
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		struct catalog_object *object = embed->cat.objects[id];
+
+		if (object && heir_of(embed, object))
+			object->loader = EMBED_CLIENT;
+	}
+}
+
+/* Once those are gone. A word that stays says nothing. */
+static void clear_words(struct embed *embed)
+{
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		struct catalog_object *object = embed->cat.objects[id];
+
+		for (uint32_t s = 0; object && s < object->n_parts; s++) {
+			struct part *part = object->attached[s];
+
+			if (part && part_loading(part) && part_set_loaded(part, 0))
+				log_warn("pool file: %s: %s", object->text, error_last());
+		}
+	}
+}
+
 /* Drops each object that lacks a part: its create was cut short, or its load was. */
 static void drop_incomplete(struct embed *embed)
 {
@@ -195,7 +256,8 @@ static void drop_incomplete(struct embed *embed)
 			whole &= object->attached[s] != NULL;
 		if (!object || (whole && !object->loader))
 			continue;
-		log_warn("pool file: %s was never complete, its space is freed", object->text);
+		log_warn("pool file: %s %u was never complete, or was replaced: its space is freed",
+			 object->text, object->id);
 		if (embed_drop_object(embed, object))
 			log_warn("pool file: %s", error_last());
 	}
@@ -261,15 +323,18 @@ int embed_reopen(struct embed *embed)
 	ret = target->ops->list_regions(target, list.regions, &list.n);
 	for (size_t i = 0; ret == 0 && i < list.n; i++)
 		ret = take_part(embed, &list, &list.regions[i]);
-	if (ret)
+	if (ret) {
 		ret = error_prefix(ret, "pool file: ");
-	else
+	} else {
+		end_replaced(embed);
 		ret = recover_all(embed, true);
+	}
 	if (ret == 0)
 		free_rest(embed, &list);
 	mem_free(list.regions);
 	if (ret)
 		return ret;
 	drop_incomplete(embed);
+	clear_words(embed);
 	return recover_all(embed, false);
 }

@@ -64,7 +64,13 @@ struct meta_wish {
 	bool crc_by_nodes; /* rows get checksums if any node wants them */
 	uint32_t block;
 	const uint16_t *fanout;
-	const uint8_t *loads; /* uuid of an object that is made by a load, until commit; else NULL */
+	const struct meta_load *load; /* NULL = no load */
+};
+
+/* An object that a load makes, until commit. */
+struct meta_load {
+	uint8_t uuid[16]; /* of the new one */
+	bool beside;      /* one of that name may be there, which commit drops */
 };
 
 /* The grants wanted: a client with a slot also gets its page. */
@@ -136,8 +142,8 @@ struct uri;
 
 struct meta_ops {
 	/* Creates the object, or opens the one of that name if its signature is the same;
-	   -EEXIST if it differs, or if a load is to make it; -EBUSY: a load makes it. The grants only allow to read (META_LOOKS). meta_opened_fini
-	   frees *out. */
+	   -EEXIST if it differs, or if a load is to make it, and not beside it; -EBUSY: a load
+	   makes it. The grants only allow to read (META_LOOKS). meta_opened_fini frees *out. */
 	int (*create)(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out);
 	/* Opens an object by name; or, with its number, refreshes it: new grants and placement.
 	   timeout_ns 0 = as long as control calls wait; else it also waits for no other call on
@@ -147,9 +153,12 @@ struct meta_ops {
 		    const struct meta_access *access, int64_t timeout_ns, struct meta_opened *out);
 	/* Drops the object of that kind and name; if its uuid is not zero, only that one. */
 	int (*drop)(struct meta *meta, const struct meta_object *object);
-	/* Ends the load of the object: all may open it. -ESTALE: it was dropped; -EHOSTDOWN: a
-	   part is away. */
+	/* Ends the load of the object: all may open it, and one that it was made beside is dropped,
+	   in one step. -ESTALE: it was dropped; -EHOSTDOWN: a part is away; after other errors it may be
+	   done. */
 	int (*commit)(struct meta *meta, const struct meta_object *object);
+	/* Drops the object of a load that failed. -EALREADY: its commit was done, and nothing is. */
+	int (*abandon)(struct meta *meta, const struct meta_object *object);
 	int (*list)(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_BYTES],
 		    size_t *n_inout);
 

@@ -193,8 +193,10 @@ static int remote_create(struct meta *meta, const struct meta_wish *wish, struct
 	request.auto_shards = wish->auto_shards;
 	request.crc_by_nodes = wish->crc_by_nodes;
 	request.block = wish->block;
-	if (wish->loads)
-		request.loads = (ProtobufCBinaryData){ 16, (uint8_t *)wish->loads };
+	if (wish->load) {
+		request.loads = (ProtobufCBinaryData){ 16, (uint8_t *)wish->load->uuid };
+		request.beside = wish->load->beside;
+	}
 	request.fanout = fanout;
 	while (wish->fanout && request.n_fanout < TREE_MAX_LEVELS &&
 	       wish->fanout[request.n_fanout]) {
@@ -257,6 +259,17 @@ static int remote_commit(struct meta *meta, const struct meta_object *object)
 	request.name = (char *)object->name;
 	request.uuid = uuid_of(object);
 	return remote_tell(meta, RELIVE__TYPE__TYPE_TABLE_COMMIT, &request.base, false);
+}
+
+static int remote_abandon(struct meta *meta, const struct meta_object *object)
+{
+	Relive__TableDropRequest request = RELIVE__TABLE_DROP_REQUEST__INIT;
+
+	request.kind = object->kind;
+	request.name = (char *)object->name;
+	request.uuid = uuid_of(object);
+	request.unless_loaded = true;
+	return remote_tell(meta, RELIVE__TYPE__TYPE_TABLE_DROP, &request.base, false);
 }
 
 static int remote_list(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_BYTES],
@@ -458,6 +471,7 @@ static const struct meta_ops remote_ops = {
 	.open = remote_open,
 	.drop = remote_drop,
 	.commit = remote_commit,
+	.abandon = remote_abandon,
 	.list = remote_list,
 	.connect = meta_connect,
 	.slot_get = remote_slot_get,

@@ -138,7 +138,8 @@ static int load_pass(struct loader *l)
 
 /* -------- the table -------- */
 
-/* A name for the new table that only this load knows: all others find none until it is committed. */
+/* A uuid for the new table that only this load knows: all others find none, or the one before, until it is
+   committed. */
 static int load_name(const char *name, struct meta_object *object)
 {
 	int ret = table_name_check(name);
@@ -150,34 +151,39 @@ static int load_name(const char *name, struct meta_object *object)
 	return random_fill(object->uuid, sizeof(object->uuid));
 }
 
-/* After an error nothing of the table stays, whose handle is *table, or NULL: it could not be opened. */
-static void load_undo(struct rlv_store *store, const struct meta_object *object,
-		      struct rlv_table **table)
+/*
+ * After an error, code, nothing of the table stays, whose handle is *table, or NULL: it could not be opened.
+ * Returns code, or 0: it was committed, and the answer was lost; so it is loaded.
+ */
+static int load_undo(struct rlv_store *store, const struct meta_object *object,
+		     struct rlv_table **table, int code)
 {
 	struct error_kept kept;
-	int ret;
+	int ret, closed;
 
 	error_keep(&kept);
-	ret = rlv_table_close(table);
-	if (ret == 0)
-		ret = store->meta->ops->drop(store->meta, object);
-	if (ret && ret != -ENOENT && ret != -ESTALE)
+	ret = store->meta->ops->abandon(store->meta, object);
+	if (ret == -EALREADY)
+		return 0;
+	closed = rlv_table_close(table);
+	ret = ret == 0 || ret == -ENOENT || ret == -ESTALE ? closed : ret;
+	if (ret)
 		log_warn("load: table %s keeps its memory until this store is closed: %s",
 			 object->name, error_last());
 	error_restore(&kept);
+	return code;
 }
 
-/* With opts.replace a table of that name is dropped, but not one that is being loaded. */
-static int load_replace(struct rlv_store *store, const char *name)
+/* -EEXIST of making the table, in this function's own words. */
+static int load_exists(const struct rlv_load_opts *opts, const char *name)
 {
-	struct rlv_table *table = NULL;
-	int ret = rlv_table_open(store, name, &table);
-
-	if (ret == 0)
-		ret = rlv_table_close(&table);
-	if (ret == 0)
-		ret = rlv_table_drop(store, name);
-	return ret == -ENOENT ? 0 : ret;
+	if (!opts->replace)
+		return error_set(-EEXIST, "load: there is a table %s: give another opts.name",
+				 name);
+	return error_set(-EEXIST,
+			 "load: %s cannot be replaced: it is no table, or the server is of an "
+			 "earlier version: drop it first, or give another opts.name",
+			 name);
 }
 
 /* Makes the table, which nobody else sees yet; -EEXIST: it is there, and not to be replaced. */
@@ -185,32 +191,31 @@ static int load_make(struct rlv_store *store, const struct save_table *saved,
 		     const struct rlv_load_opts *opts, const struct meta_object *object,
 		     struct rlv_table **table_out)
 {
+	struct meta_load load = { .beside = opts->replace };
 	const char *name = object->name;
-	struct save_wishes *wishes;
-	int ret = opts->replace ? load_replace(store, name) : 0;
+	struct save_wishes *wishes = mem_alloc(sizeof(*wishes));
+	int ret;
 
-	if (ret)
-		return ret;
-	wishes = mem_alloc(sizeof(*wishes));
 	if (!wishes)
 		return error_set(-ENOMEM, "load: cannot allocate memory");
+	memcpy(load.uuid, object->uuid, sizeof(load.uuid));
 	save_wish(saved, wishes);
 	if (opts->shards)
 		wishes->opts.shards = opts->shards;
-	ret = table_create_for(store, name, &wishes->opts, object->uuid, table_out);
+	ret = table_create_for(store, name, &wishes->opts, &load, table_out);
 	if (ret == -EINVAL && wishes->opts.block) { /* too large for as many shards */
 		wishes->opts.block = 0;
-		ret = table_create_for(store, name, &wishes->opts, object->uuid, table_out);
+		ret = table_create_for(store, name, &wishes->opts, &load, table_out);
 	}
 	mem_free(wishes);
 	if (ret == -EEXIST)
-		return error_set(ret, "load: there is a table %s: give another opts.name", name);
+		return load_exists(opts, name);
 	if (ret && ret != -EBUSY && ret != -EINVAL) /* it may have been made, and not opened */
-		load_undo(store, object, table_out);
+		(void)load_undo(store, object, table_out, ret);
 	return ret;
 }
 
-/* From here on all see the table. It waits for nodes that are away within the store's timeout. */
+/* From here on all see the table, and no longer the one before. It waits for nodes that are away within the store's timeout. */
 static int load_commit(struct rlv_store *store, const struct meta_object *object)
 {
 	struct store_wait wait = store_wait_begin(store);
@@ -283,8 +288,8 @@ static int table_load(struct rlv_store *store, struct loader *l, const struct rl
 				"lease of this one ended: load it again",
 				opts->name);
 	if (ret)
-		load_undo(store, &object, &table);
-	else
+		ret = load_undo(store, &object, &table, ret);
+	if (ret == 0)
 		*table_out = table;
 	return ret;
 }

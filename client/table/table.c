@@ -100,7 +100,7 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 }
 
 int table_create_for(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
-		     const uint8_t *loads, struct rlv_table **table_out)
+		     const struct meta_load *load, struct rlv_table **table_out)
 {
 	struct table_plan_opts wishes = { 0 };
 	struct meta_wish wish;
@@ -135,7 +135,7 @@ int table_create_for(struct rlv_store *store, const char *name, const struct rlv
 		.crc_by_nodes = full.row_crc == 0,
 		.block = full.block,
 		.fanout = full.fanout,
-		.loads = loads,
+		.load = load,
 	};
 	return table_get(store, &wish, table_out);
 }

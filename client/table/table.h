@@ -21,10 +21,10 @@ struct rlv_table {
 /* The parts of a table are shards; descriptors are struct table_desc. */
 extern const struct part_kind table_kind;
 
-/* As rlv_table_create; loads: uuid of a table that a load makes (meta_wish), or NULL. -EEXIST: a load finds
-   one of that name; -EBUSY: another load makes it. */
+/* As rlv_table_create; load: of a table that a load makes (meta_wish), or NULL. -EEXIST: a load finds
+   one of that name, and is not to be beside it; -EBUSY: another load makes it. */
 RLV_MUST_CHECK int table_create_for(struct rlv_store *store, const char *name,
-				    const struct rlv_table_opts *opts, const uint8_t *loads,
+				    const struct rlv_table_opts *opts, const struct meta_load *load,
 				    struct rlv_table **table_out);
 
 /* Counts a handle of the table in (delta 1) or out (-1); while some are open, rlv_table_close

@@ -337,9 +337,9 @@ int part_set_state(struct part *part, uint32_t state)
 	return rc;
 }
 
-int part_set_loaded(struct part *part)
+int part_set_loaded(struct part *part, uint64_t replaces)
 {
-	int rc = store_loading(part->slots, 0);
+	int rc = store_loading(part->slots, replaces);
 
 	return rc ? rc : part_persist(part->slots, REGION_SUPERBLOCK_BYTES);
 }

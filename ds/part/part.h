@@ -165,9 +165,10 @@ RLV_MUST_CHECK int part_state(const struct part *part);
 RLV_MUST_CHECK int part_set_state(struct part *part, uint32_t state);
 
 /*
- * The object is loaded: clears the loading word, durably. Thread: setup. Cost: control plane.
+ * The object is loaded: sets the loading word, durably, to 0, or to region_replaces() until the one that it
+ * replaces is gone. Thread: setup. Cost: control plane.
  */
-RLV_MUST_CHECK int part_set_loaded(struct part *part);
+RLV_MUST_CHECK int part_set_loaded(struct part *part, uint64_t replaces);
 
 /*
  * *marked_out: true if the rows region has its mark (after a power loss its rows must be checked,

@@ -55,8 +55,11 @@ struct rlv_load_opts {
 	uint32_t size;
 	uint32_t shards;  /* 0 = as saved; or RLV_SHARDS_AUTO */
 	const char *name; /* of the table to make; NULL = as saved */
-	bool replace; /* drop a table of that name, if there is one, when the file is checked and
-				       before the new one is made; false: it is -EEXIST */
+	/* A table of that name, if there is one, is replaced. It is there, whole and in use, until all items
+	   of the new one are in; then the load's last request drops it and makes the new one everybody's, in
+	   one step. Handles that are open on it get -ESTALE from then on, as after rlv_table_drop. There must be memory for both until then:
+	   -ENOSPC, and it is as it was. false: -EEXIST. */
+	bool replace;
 	rlv_save_progress progress; /* NULL = none */
 	void *ctx;
 };
@@ -66,11 +69,15 @@ struct rlv_load_opts {
  * Makes a table from a file: its columns, views and limiters, its items in the order of their keys, with
  * their priorities, and the counts of the limiters. Keys are new, and writers begin new episodes. The
  * whole file is checked before the table is made, and no other call sees the table before all of its items are
- * in. After an error there is no table, and none after a kill: its memory is given back when this client's
- * lease ends, at once where its process was on the server's host, and of embed:FILE when the file is opened next.
+ * in. After an error there is no table, and none after a kill, or with opts.replace the earlier one: the memory of
+ * the new one is given back when this client's lease ends, at once where its process was on the server's host, and
+ * of embed:FILE when the file is opened next. A drop of the earlier table meanwhile does not end the load.
  * info_out->items are fewer than those of the file if the new table has less room. opts, info_out may be NULL.
- * Errors: -EEXIST, -EBUSY (another load makes a table of that name), -ESTALE (it was dropped meanwhile), -EPROTO (not a saved table, or of a later format), -EBADMSG (damaged or cut),
- * -ENOTSUP (compressed, and no libzstd), -EINTR (progress), errors of rlv_table_create and of the file.
+ * Errors: -EEXIST (there is a table of that name; with opts.replace: values or weights have the name, or the server is of
+ * an earlier version and cannot replace), -EBUSY (another load makes a table of that name, or with opts.replace it is being made),
+ * -ENOSPC (no room; with opts.replace for both: drop the earlier one first, or add memory), -ESTALE (it was dropped meanwhile),
+ * -ETIMEDOUT (the last request was not answered: one of the two tables is there), -EPROTO (not a saved table, or of a later format),
+ * -EBADMSG (damaged or cut), -ENOTSUP (compressed, and no libzstd), -EINTR (progress), errors of rlv_table_create and of the file.
  * Thread: any. Cost: the RT of a claim for each block, 1 for its rows, 1 or 2 for each 256 items.
  */
 RLV_CHECKED int rlv_table_load(struct rlv_store *store, const char *path,

@@ -94,9 +94,9 @@ class Checkpoint:
         return self._folder(step)
 
     def load(self, step: int | None = None) -> int | None:
-        """Loads a checkpoint: parts get their state, tables are made in the store, or replaced there, the weights'
-        version is published, if the weights have none that is newer, and torch's generators of random numbers go on
-        as they were. Returns its step; None = there is no checkpoint. Open the tables afterwards.
+        """Loads a checkpoint: parts get their state, tables are made in the store, or replaced there one after the
+        other, each beside the earlier one (``replace`` of :meth:`relive.Store.load_table`), the weights' version is published, if the weights have none that is newer, and torch's generators of random numbers go on as they
+        were. Returns its step; None = there is no checkpoint. Open the tables afterwards.
 
         :param step: None = the last one.
         :raises NotFound: there is no checkpoint of that step, or it lacks a table or part.

@@ -156,17 +156,19 @@ class Store:
         :class:`relive.Table`. Its items, their order and their priorities are the same; their keys are new, and
         writers begin new episodes. A terminal shows a progress bar if it takes longer than two seconds. Other
         calls of this store wait meanwhile. Other clients see the table when all of its items are in: a load that
-        fails, is interrupted or is killed leaves none.
+        fails, is interrupted or is killed leaves none, or with ``replace`` the earlier one, whole.
 
         :param path: of the file.
         :param name: of the new table; None = that of the saved one.
         :param shards: number of its parts; 0 = as saved.
-        :param replace: True = drop a table of that name, if there is one, before the new one is made.
-        :raises AlreadyExists: there is a table of that name.
+        :param replace: True = replace a table of that name, if there is one. It is there and in use until all items
+            are in; then it is dropped and the new one is there, in one step. Until then both need memory.
+        :raises AlreadyExists: there is a table of that name; with ``replace``: values or weights have the name.
         :raises Busy: another load makes a table of that name.
-        :raises TableDropped: the table was dropped meanwhile.
+        :raises TableDropped: the new table was dropped meanwhile.
         :raises ProtocolError: the file is damaged or cut, or no saved table, or of a later format.
-        :raises NoSpace: the pools have no memory left for it.
+        :raises NoSpace: the pools have no memory left for it; with ``replace`` the earlier table is as it was: drop
+            it first, or add memory.
         """
         from ._saving import load
         return self.table(load(self, path, name, shards, replace))

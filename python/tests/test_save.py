@@ -96,6 +96,34 @@ def test_while_others_use_the_table(tmp_path):
             thread.join()
 
 
+def test_replace_leaves_the_earlier_one_in_use(tmp_path):
+    path = tmp_path / "replay.rlvs"
+    with relive.open() as store:
+        table = prioritized(store)
+        table.save(path)
+        fill(table, 64, 5000)
+        items = len(table)
+        with table.sampler(32) as sampler:
+            path.write_bytes(path.read_bytes()[:-100])
+            with pytest.raises(relive.ProtocolError):
+                store.load_table(path, replace=True)
+            next(sampler)
+            assert store.tables() == [table.name] and len(store.table(table.name)) == items
+            table.save(path)
+            fill(table, 64, 6000)
+            again = store.load_table(path, replace=True)
+            with pytest.raises(relive.TableDropped):
+                for _ in range(100):
+                    next(sampler)
+        assert len(again) == items < items + 64
+        again.close()
+    with relive.open(pool_bytes=12 << 20) as store:
+        store.load_table(path).close()
+        with pytest.raises(relive.NoSpace, match="drop it first, or add memory"):
+            store.load_table(path, replace=True)
+        assert len(store.table(table.name)) == items
+
+
 def test_mistakes(tmp_path):
     path = tmp_path / "replay.rlvs"
     with relive.open() as store:

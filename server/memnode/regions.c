@@ -106,7 +106,7 @@ static int region_describe(const struct listed *all, const struct target_region 
 		return 0;
 	}
 	if (from->role == REGION_SLOTS &&
-	    load_word(from, offsetof(struct region_superblock, loading)))
+	    !region_is_loaded(load_word(from, offsetof(struct region_superblock, loading))))
 		snprintf(out->flaw, sizeof(out->flaw), "a load from a file did not end");
 	return from->role == REGION_TREE ? take_part(all, from, &sb, out) : 0;
 }

@@ -48,18 +48,26 @@ int rpc_table_drop(const struct call *call, const ProtobufCMessage *message)
 	struct catalog_object *object;
 	int ret = find_named(call, request->kind, request->name, &request->uuid, &object);
 
-	return ret ? ret : catalog_drop(&call->md->catalog, object);
+	if (ret)
+		return ret;
+	return request->unless_loaded ? catalog_abandon(&call->md->catalog, object)
+				      : catalog_drop(&call->md->catalog, object);
 }
 
 int rpc_table_commit(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TableCommitRequest *request = (const Relive__TableCommitRequest *)message;
-	struct catalog_object *object;
+	struct catalog *cat = &call->md->catalog;
+	struct catalog_object *object, *replaced;
 	int ret = find_named(call, request->kind, request->name, &request->uuid, &object);
 
 	if (ret == 0 && object->loader != call->client->holder.client_id)
-		ret = catalog_check_loaded(object);
-	return ret ? ret : catalog_commit(&call->md->catalog, object);
+		ret = catalog_check_loaded(cat, object);
+	if (ret == 0)
+		ret = catalog_commit(cat, object, &replaced);
+	if (ret == 0)
+		catalog_commit_end(cat, object, replaced);
+	return ret;
 }
 
 int rpc_table_list(const struct call *call, const ProtobufCMessage *message)

@@ -310,6 +310,7 @@ int rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 		ret = rpc_take_uuid(&request->loads, parked->wish.uuid);
 	if (request->loads.len)
 		parked->wish.loader = call->client->holder.client_id;
+	parked->wish.beside = parked->wish.loader && request->beside;
 	if (ret) {
 		free_parked(call->md, parked);
 		return ret;
@@ -412,7 +413,7 @@ static int go_on_opening(const struct call *call, struct rpc_parked *parked)
 	ret = catalog_find_named(&call->md->catalog, parked->kind, parked->name, parked->table_uuid,
 				 &table);
 	if (ret == 0 && bits_all_zero(parked->table_uuid, sizeof(parked->table_uuid)))
-		ret = catalog_check_loaded(table);
+		ret = catalog_check_loaded(&call->md->catalog, table);
 	/* The slot must still be the client's: it may have lost or returned it meanwhile. */
 	if (ret == 0 && parked->owner &&
 	    !slots_has(&table->slots, call->client->holder.client_id, parked->owner))

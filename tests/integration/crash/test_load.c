@@ -17,12 +17,14 @@
 #include <unistd.h>
 
 #define N 3000u
+#define BEFORE 100u /* items of a table that is replaced */
 #define KILLS 5u
 #define PATH (PROCESSES_PATH + 64)
 
 /* A process that loads. It is killed, or stops and waits, when its load has made that many steps. */
 struct loader {
 	const char *uri, *file;
+	bool replace;
 	uint32_t kill_at, stop_at;       /* 0 = never */
 	_Atomic uint32_t *steps, *going; /* shared with it: 1 = it waits, 2 = it goes on */
 };
@@ -33,6 +35,7 @@ struct fixture {
 	char file[PATH], pool[PATH], embed[PATH + 8];
 	_Atomic uint32_t *shared;
 	struct rlv_store *store;
+	uint64_t one; /* memory of one table, when a load begins to replace it */
 };
 
 /* -------- the process -------- */
@@ -62,6 +65,7 @@ static int load_run(void *ctx)
 	struct rlv_table *table = NULL;
 	int ret = rlv_store_open(l->uri, NULL, &store);
 
+	opts.replace = l->replace;
 	opts.progress = step;
 	opts.ctx = l;
 	if (ret == 0)
@@ -97,6 +101,15 @@ static void kill_at(struct fixture *f, const char *uri, uint32_t at)
 	struct loader l = { .kill_at = at };
 
 	assert_int_equal(processes_wait(&f->ps, start(f, &l, uri), PROCESSES_WAIT_MS),
+			 128 + SIGKILL);
+}
+
+/* The same, of a load that replaces the table. */
+static void kill_replacing_at(struct fixture *f, uint32_t at)
+{
+	struct loader l = { .kill_at = at, .replace = true };
+
+	assert_int_equal(processes_wait(&f->ps, start(f, &l, "shm:s"), PROCESSES_WAIT_MS),
 			 128 + SIGKILL);
 }
 
@@ -141,6 +154,47 @@ static void expect_no_table(struct rlv_store *store)
 	expect(rlv_table_open(store, "t", &table), -ENOENT);
 }
 
+static uint64_t used_bytes(struct rlv_store *store)
+{
+	return store_node_named(store, "a").used_bytes;
+}
+
+/* There is one table, whole, with so many items. */
+static void expect_items(struct rlv_store *store, int64_t n)
+{
+	struct rlv_table_info info = { .size = sizeof(info) };
+	struct rlv_table *table = NULL;
+
+	assert_int_equal(count_tables(store), 1);
+	must(rlv_table_open(store, "t", &table), "open");
+	must(rlv_table_info(table, &info), "info");
+	assert_int_equal(info.views[0].items, n);
+	must(rlv_table_close(&table), "close");
+}
+
+/* The memory of the other one is given back. */
+struct space {
+	struct rlv_store *store;
+	uint64_t bytes;
+};
+
+static bool only_one_is_there(void *ctx)
+{
+	const struct space *space = ctx;
+
+	return used_bytes(space->store) == space->bytes;
+}
+
+static void expect_one(struct fixture *f, uint64_t bytes, int64_t items)
+{
+	struct space space = { f->store, bytes };
+
+	if (!processes_until(only_one_is_there, &space))
+		fail_msg("%llu bytes are used, not %llu", (unsigned long long)used_bytes(f->store),
+			 (unsigned long long)bytes);
+	expect_items(f->store, items);
+}
+
 static void load_it(struct rlv_store *store, const char *file)
 {
 	struct rlv_table *table = NULL;
@@ -169,6 +223,22 @@ static bool space_is_back(void *ctx)
 
 	return rlv_table_open(store, "t", &table) == -ENOENT &&
 	       store_node_named(store, "a").used_bytes == 0;
+}
+
+/* A load that has put some of its items, beside a table of that name that it replaces. */
+static pid_t start_replacing(struct fixture *f, struct loader *l)
+{
+	pid_t pid;
+
+	l->replace = true;
+	l->stop_at = steps_of(f, "shm:s") - 1;
+	must(rlv_table_drop(f->store, "t"), "drop");
+	assert_true(processes_until(space_is_back, f->store));
+	items_put("shm:s", "t", BEFORE);
+	f->one = used_bytes(f->store);
+	pid = start(f, l, "shm:s");
+	assert_true(processes_until(is_stopped, l));
+	return pid;
 }
 
 /* -------- fixture -------- */
@@ -320,6 +390,111 @@ CASE(load__is_ended_by_a_drop)
 	load_it(f->store, f->file);
 	assert_int_equal(go_on(f, &l, pid), ESTALE);
 	items_expect("shm:s", "t", N); /* the other's end took nothing of it */
+}
+
+/* -------- loads that replace a table -------- */
+
+CASE(load__that_replaces_killed_leaves_the_earlier_one)
+{
+	struct loader all = { .replace = true };
+	struct fixture *f = *state;
+	uint32_t steps = steps_of(f, "shm:s");
+	uint64_t bytes;
+
+	must(rlv_table_drop(f->store, "t"), "drop");
+	assert_true(processes_until(space_is_back, f->store));
+	items_put("shm:s", "t", BEFORE);
+	bytes = used_bytes(f->store);
+	for (uint32_t k = 1; k <= KILLS; k++) {
+		kill_replacing_at(f, k * steps / KILLS);
+		expect_one(f, bytes, BEFORE);
+	}
+	items_expect("shm:s", "t", BEFORE);
+	assert_int_equal(processes_wait(&f->ps, start(f, &all, "shm:s"), PROCESSES_WAIT_MS), 0);
+	items_expect("shm:s", "t", N);
+}
+
+CASE(load__that_replaces_leaves_the_earlier_one_to_samplers)
+{
+	struct loader l = { .kill_at = 0 };
+	struct fixture *f = *state;
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	const struct rlv_batch *batch = NULL;
+	struct rlv_sampler *sampler = NULL;
+	struct rlv_table *table = NULL;
+	pid_t pid = start_replacing(f, &l);
+
+	opts.gamma = 1;
+	must(rlv_table_open(f->store, "t", &table), "open");
+	must(rlv_sampler_open(table, &opts, &sampler), "sampler");
+	must(rlv_sampler_sample(sampler, BEFORE / 2, 0, &batch), "sample");
+	rlv_batch_release(sampler, batch);
+	assert_int_equal(go_on(f, &l, pid), 0);
+	expect(rlv_sampler_sample(sampler, BEFORE / 2, 0, &batch), -ESTALE);
+	(void)!rlv_sampler_close(&sampler);
+	must(rlv_table_close(&table), "close");
+	expect_items(f->store, N);
+	items_expect("shm:s", "t", N);
+}
+
+CASE(load__that_replaces_goes_on_over_a_restart_of_the_server)
+{
+	struct loader l = { .kill_at = 0 };
+	struct fixture *f = *state;
+	pid_t pid = start_replacing(f, &l);
+
+	processes_kill(&f->ps, f->metad, SIGKILL);
+	start_metad(f);
+	expect_items(f->store, BEFORE);
+	assert_int_equal(go_on(f, &l, pid), 0);
+	items_expect("shm:s", "t", N);
+}
+
+CASE(load__that_replaces_killed_while_no_server_runs_leaves_the_earlier_one)
+{
+	struct loader l = { .kill_at = 0 };
+	struct fixture *f = *state;
+	pid_t pid = start_replacing(f, &l);
+
+	processes_kill(&f->ps, f->metad, SIGKILL);
+	processes_kill(&f->ps, pid, SIGKILL);
+	start_metad(f);
+	expect_one(f, f->one, BEFORE);
+	items_expect("shm:s", "t", BEFORE);
+}
+
+/* The server is killed about when it is asked to commit, and the loader's request goes on at the next one. */
+CASE(load__that_replaces_has_a_server_killed_about_its_end)
+{
+	struct fixture *f = *state;
+
+	for (uint32_t k = 0; k < KILLS; k++) {
+		struct loader l = { .kill_at = 0 };
+		pid_t pid = start_replacing(f, &l);
+
+		atomic_store(l.going, 2);
+		processes_sleep_ns((int64_t)k * 1000000);
+		processes_kill(&f->ps, f->metad, SIGKILL);
+		start_metad(f);
+		assert_int_equal(processes_wait(&f->ps, pid, PROCESSES_WAIT_MS), 0);
+		expect_one(f, f->one, N);
+		items_expect("shm:s", "t", N);
+		must(rlv_table_drop(f->store, "t"), "drop");
+		assert_true(processes_until(space_is_back, f->store));
+	}
+}
+
+CASE(load__that_replaces_ends_what_has_no_earlier_one_any_more)
+{
+	struct loader l = { .kill_at = 0 };
+	struct fixture *f = *state;
+	struct rlv_table *table = NULL;
+	pid_t pid = start_replacing(f, &l);
+
+	must(rlv_table_drop(f->store, "t"), "drop"); /* the earlier one: the load goes on */
+	expect(rlv_table_open(f->store, "t", &table), -EBUSY);
+	assert_int_equal(go_on(f, &l, pid), 0);
+	items_expect("shm:s", "t", N);
 }
 
 int main(void)

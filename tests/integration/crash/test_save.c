@@ -18,6 +18,7 @@
 
 #define N 3000u
 #define KILLS 5u
+#define BEFORE 100u /* items of a table that is replaced */
 #define PATH (PROCESSES_PATH + 64)
 
 struct fixture {
@@ -119,6 +120,63 @@ CASE(load__killed_is_done_again)
 		command_expect(&f->cmd, 0, "table load %s --file %s --replace", f->to, f->file);
 		items_expect(f->to, "t", N);
 	}
+}
+
+/* -------- a load that replaces a table -------- */
+
+/* The items of the store's only table; *used_out: the memory of the pool that it has. */
+static int64_t items_in(struct fixture *f, uint64_t *used_out)
+{
+	struct rlv_table_info info = { .size = sizeof(info) };
+	struct rlv_node_info node = { .regions = 0 };
+	struct rlv_store *store = NULL;
+	struct rlv_table *table = NULL;
+	struct rlv_verify_report report = { .size = sizeof(report) };
+	size_t tables = 0, n = 1;
+
+	must(rlv_store_open(f->to, NULL, &store), "open");
+	must(rlv_store_tables(store, NULL, &tables), "tables");
+	assert_int_equal(tables, 1);
+	must(rlv_table_open(store, "t", &table), "table");
+	must(rlv_table_info(table, &info), "info");
+	must(rlv_table_verify(table, &report), "verify");
+	assert_int_equal(report.problems, 0);
+	must(rlv_store_nodes(store, &node, sizeof(node), &n), "nodes");
+	*used_out = node.used_bytes;
+	must(rlv_table_close(&table), "close");
+	must(rlv_store_close(&store), "close");
+	return info.views[0].items;
+}
+
+CASE(load__that_replaces_killed_leaves_the_one_or_the_other)
+{
+	struct fixture *f = *state;
+	uint64_t steps, used, used_before, used_after;
+	uint32_t n_before = 0, n_after = 0;
+	char line[1024];
+
+	items_put(f->from, "t", N);
+	command_expect(&f->cmd, 0, "table save %s t --file %s", f->from, f->file);
+	items_put(f->to, "t", BEFORE);
+	assert_int_equal(items_in(f, &used_before), BEFORE);
+	snprintf(line, sizeof(line), "table load %s --file %s --replace", f->to, f->file);
+	steps = run_to(f, line, 0);
+	assert_int_equal(items_in(f, &used_after), N);
+	for (uint64_t at = 1; at <= steps; at++) {
+		int64_t items;
+
+		(void)unlink(f->pool);
+		items_put(f->to, "t", BEFORE);
+		(void)run_to(f, line, at);
+		items = items_in(f, &used);
+		assert_true(items == BEFORE || items == N);
+		assert_int_equal(used, items == N ? used_after : used_before);
+		n_before += items == BEFORE;
+		n_after += items == N;
+	}
+	print_message("%u steps, killed at %u: %u have the earlier table, %u the new one\n",
+		      (uint32_t)steps, n_before + n_after, n_before, n_after);
+	assert_true(n_before > 0 && n_after > 0);
 }
 
 /* A file may not grow beyond a limit, as on a full disk. */

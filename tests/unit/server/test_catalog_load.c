@@ -76,6 +76,16 @@ static bool is_loading(struct fleet *fx)
 	return n != 0;
 }
 
+/* Of a load that replaces nothing. */
+static int commit(struct fleet *fx)
+{
+	struct catalog_object *replaced;
+	int ret = catalog_commit(&fx->cat, fx->table, &replaced);
+
+	assert_null(replaced);
+	return ret;
+}
+
 #define CASE(f) TEST_WITH(f, fleet_setup, fleet_teardown)
 
 CASE(catalog_create__by_a_load_is_that_loads_alone)
@@ -93,8 +103,8 @@ CASE(catalog_create__by_a_load_is_that_loads_alone)
 	must(make(fx, 1)); /* asks again */
 	assert_true(is_loading(fx));
 	assert_int_equal(catalog_count(&fx->cat, &kind_table), 0);
-	must(catalog_commit(&fx->cat, fx->table));
-	must(catalog_commit(&fx->cat, fx->table));
+	must(commit(fx));
+	must(commit(fx));
 	assert_false(is_loading(fx));
 	assert_int_equal(catalog_count(&fx->cat, &kind_table), 1);
 	must(make_plain(fx));
@@ -111,14 +121,13 @@ CASE(catalog_load__a_load_goes_on)
 	restart_server(fx);
 	assert_int_equal(fx->table->loader, LOADER);
 	assert_int_equal(make_plain(fx), -EBUSY);
-	assert_int_equal(catalog_commit(&fx->cat, fx->table),
-			 -EHOSTDOWN); /* nothing is half done */
+	assert_int_equal(commit(fx), -EHOSTDOWN); /* nothing is half done */
 	assert_int_equal(fx->table->loader, LOADER);
 	fleet_join(fx, 0);
 	fleet_settle(fx);
 	fleet_tick(fx, 0);
 	assert_true(is_loading(fx));
-	must(catalog_commit(&fx->cat, fx->table));
+	must(commit(fx));
 	must(store_loader(fx->store, fx->table->id, &loader));
 	assert_int_equal(loader, 0);
 	restart_server(fx);
