@@ -2,6 +2,9 @@
  * adopt.c - nodes whose pools hold regions unknown to the catalog. Such a node is refused; if an
  * operator so decides, objects that are whole are adopted and the other regions are given up.
  *
+ * An object that was loaded to replace another one of the pool, by the loading words of its parts
+ * (wire/region.h), is adopted in place of that one, which is given up.
+ *
  * An object is whole if all regions of each of its parts in the pool are sound, and either the
  * catalog knows the object or the pool has all parts that its capacity is cut into. An object keeps
  * its id, which is part of its item keys and regions: one whose id is in use is not adopted. Regions
@@ -143,6 +146,8 @@ struct adoptee {
 	const struct catalog_object *known; /* the same object in the catalog, or NULL */
 	uint32_t whole;                     /* number of whole parts */
 	uint64_t duty;                      /* greatest duty word of these: the control part's */
+	uint64_t replaces;                  /* region_replaces() of another object; 0 = none */
+	bool unfinished;                    /* a load of it did not end: it is never adopted */
 	char flaw[WORDS_BYTES]; /* flaw of the first part that is not whole; "" = none */
 };
 
@@ -228,6 +233,7 @@ static void look_at_object(struct adoptee *of)
 
 		if (!is_unknown_of(of, i))
 			continue;
+		of->unfinished |= !region_is_loaded(tree->loading);
 		trees += tree->role == REGION_TREE;
 		others += tree->role != REGION_TREE;
 		if (tree->role != REGION_TREE)
@@ -238,6 +244,7 @@ static void look_at_object(struct adoptee *of)
 					 tree->part, error_last());
 			continue;
 		}
+		of->replaces |= catalog_regions_find(arrival, tree, REGION_SLOTS)->loading;
 		if (of->whole++ == 0 || tree->has->told[PART_TOLD_DUTY] > of->duty) {
 			of->duty = tree->has->told[PART_TOLD_DUTY];
 			of->object->control = tree->part;
@@ -333,7 +340,8 @@ static int plan_object(struct adoptee *of)
 	int ret;
 
 	look_at_object(of);
-	ret = of->object && of->whole ? check_clash(of) : 0;
+	/* An unfinished one may have the name of the table that it was to replace. */
+	ret = of->object && of->whole && !of->unfinished ? check_clash(of) : 0;
 	if (ret == 0 && is_whole(of)) {
 		for (size_t i = 0; i < of->survey->arrival->n_regions; i++)
 			if (is_unknown_of(of, i))
@@ -349,7 +357,29 @@ static int plan_object(struct adoptee *of)
 	return ret;
 }
 
-static int adopt_plan(struct survey *survey)
+/* Gives up the regions of an object that this one, if it is whole, was loaded to replace. */
+static int plan_replaced(struct adoptee *of)
+{
+	const struct catalog_arrival *arrival = of->survey->arrival;
+
+	bool replaces;
+
+	look_at_object(of);
+	replaces = of->replaces && is_whole(of);
+	for (size_t i = 0; replaces && i < arrival->n_regions; i++) {
+		const Relive__NodeRegion *region = arrival->regions[i];
+
+		/* The uuid of a region begins as that of its object (part_region_uuid). */
+		if (of->survey->owners[i] == OWNER_UNKNOWN && region->uuid.len == 16 &&
+		    region_replaces(region->uuid.data) == of->replaces)
+			of->survey->owners[i] = OWNER_NONE;
+	}
+	catalog_object_free(of->object);
+	return 0;
+}
+
+/* Calls plan for each object that has unknown regions. */
+static int plan_each(struct survey *survey, int (*plan)(struct adoptee *of))
 {
 	const struct catalog_arrival *arrival = survey->arrival;
 	int ret = 0;
@@ -368,8 +398,18 @@ static int adopt_plan(struct survey *survey)
 		for (size_t j = 0; j < i; j++)
 			is_first &= !is_unknown_of(&of, j);
 		if (is_first && is_unknown_of(&of, i) && of.id && of.id <= OBJECT_MAX_ID)
-			ret = plan_object(&of);
+			ret = plan(&of);
 	}
+	return ret;
+}
+
+static int adopt_plan(struct survey *survey)
+{
+	const struct catalog_arrival *arrival = survey->arrival;
+	int ret = plan_each(survey, plan_replaced);
+
+	if (ret == 0)
+		ret = plan_each(survey, plan_object);
 	if (ret || may_discard(arrival))
 		return ret;
 	for (size_t i = 0; i < arrival->n_regions; i++)

@@ -105,8 +105,9 @@ static int region_describe(const struct listed *all, const struct target_region 
 		snprintf(out->flaw, sizeof(out->flaw), "%s", error_last());
 		return 0;
 	}
-	if (from->role == REGION_SLOTS &&
-	    !region_is_loaded(load_word(from, offsetof(struct region_superblock, loading))))
+	if (from->role == REGION_SLOTS)
+		out->region.loading = load_word(from, offsetof(struct region_superblock, loading));
+	if (!region_is_loaded(out->region.loading))
 		snprintf(out->flaw, sizeof(out->flaw), "a load from a file did not end");
 	return from->role == REGION_TREE ? take_part(all, from, &sb, out) : 0;
 }

@@ -112,6 +112,7 @@ CASE(catalog_create__beside_a_table_leaves_it_there)
 	struct table_wish same = fleet_wish(2, false);
 	struct catalog_object *old, *made, *found;
 
+	fx->cat.last_id = OBJECT_MAX_ID - 1; /* the new one has a smaller number than the old one */
 	start_with_table(fx, false);
 	old = fx->table;
 	assert_int_equal(load_step(fx, 1, 1, &made), -EAGAIN);
@@ -412,6 +413,82 @@ CASE(catalog_commit__cut_short_after_it_is_done_by_a_restart)
 	fleet_tick(fx, 0);
 	assert_int_equal(regions_at(fx, 0), regions_of(1));
 	assert_int_equal(catalog_count(&fx->cat, &kind_table), 1);
+}
+
+/* -------- without the catalog -------- */
+
+/* The words of so many parts name the earlier one, and so many of its parts are marked as dropped. */
+static void cut_commit(struct fleet *fx, struct catalog_object *made, uint32_t words,
+		       uint32_t dropped)
+{
+	for (uint32_t s = 0; s < words; s++)
+		must(part_set_loaded(made->attached[s], region_replaces(fx->table->uuid)));
+	for (uint32_t s = 0; s < dropped; s++)
+		must(part_set_state(fx->table->attached[s], REGION_DROPPED));
+}
+
+static void lose_catalog(struct fleet *fx)
+{
+	memory_node_hang_up(&fx->mem[0]);
+	catalog_fini(&fx->cat);
+	nodes_fini(&fx->nodes);
+	statedb_close(&fx->store);
+	must(statedb_open(":memory:", &fx->store));
+	fleet_load(fx);
+	memory_node_restart(&fx->mem[0]);
+}
+
+/* A load of two shards beside a table of two, up to that step; the catalog is lost. */
+static void cut_and_lose(struct fleet *fx, uint32_t words, uint32_t dropped, uint8_t old_uuid[16])
+{
+	struct catalog_object *made;
+
+	start_with_table(fx, true);
+	memcpy(old_uuid, fx->table->uuid, 16);
+	must(load(fx, 1, 2, &made));
+	cut_commit(fx, made, words, dropped);
+	lose_catalog(fx);
+}
+
+static void expect_adopted(struct fleet *fx, const uint8_t uuid[16])
+{
+	fleet_settle(fx);
+	fleet_tick(fx, 0);
+	assert_int_equal(catalog_count(&fx->cat, &kind_table), 1);
+	assert_memory_equal(catalog_find(&fx->cat, "t")->uuid, uuid, 16);
+	assert_int_equal(regions_at(fx, 0), regions_of(2));
+}
+
+CASE(catalog_take__of_a_commit_cut_short_before_all_words_adopts_the_earlier_one)
+{
+	const uint32_t both = RELIVE__POOL_CLAIM__POOL_ADOPT_DISCARD;
+	struct fleet *fx = *state;
+	uint8_t old[16];
+
+	cut_and_lose(fx, 1, 0, old);
+	assert_int_equal(fleet_claim(fx, 0, RELIVE__POOL_CLAIM__POOL_ADOPT), -EPERM);
+	must(fleet_claim(fx, 0, both));
+	expect_adopted(fx, old);
+}
+
+static void expect_new_one(struct fleet *fx, uint32_t dropped)
+{
+	uint8_t old[16], new[16];
+
+	uuid_of(1, new);
+	cut_and_lose(fx, 2, dropped, old);
+	must(fleet_claim(fx, 0, RELIVE__POOL_CLAIM__POOL_ADOPT));
+	expect_adopted(fx, new);
+}
+
+CASE(catalog_take__of_a_commit_cut_short_after_the_words_adopts_the_new_one)
+{
+	expect_new_one(*state, 0);
+}
+
+CASE(catalog_take__of_a_commit_cut_short_in_the_drop_adopts_the_new_one)
+{
+	expect_new_one(*state, 1);
 }
 
 int main(void)
