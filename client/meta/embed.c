@@ -190,6 +190,28 @@ static int embed_drop(struct meta *meta, const struct meta_object *object)
 	return ret;
 }
 
+/* Writes the object back to the file, the rows first: what the other regions say of them is true
+   then. Unless a writer is open, clears the mark that makes a reopen read every row. */
+static int persist_object(struct embed *embed, struct catalog_object *object)
+{
+	struct transport_target *target = embed->base.target;
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
+		ret = target->ops->persist(target, object->parts[s].ids[REGION_ROWS], 0, 0);
+	for (uint32_t s = 0; s < object->n_parts; s++)
+		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+			if (role != REGION_ROWS)
+				ret = target->ops->persist(target, object->parts[s].ids[role], 0,
+							   0);
+	if (ret || slots_streams(&object->slots))
+		return ret;
+	embed->marked[object->id] = false;
+	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
+		ret = part_unmark(object->attached[s]);
+	return ret;
+}
+
 static int embed_commit(struct meta *meta, const struct meta_object *object)
 {
 	struct embed *embed = embed_of(meta);
@@ -198,6 +220,9 @@ static int embed_commit(struct meta *meta, const struct meta_object *object)
 
 	lock_acquire(&embed->lock, &embed_lock);
 	ret = find_to_change(embed, object, &table);
+	/* A power loss, too, leaves one of the two whole. */
+	if (ret == 0 && embed->file && catalog_find(&embed->cat, table->name) != table)
+		ret = persist_object(embed, table);
 	if (ret == 0)
 		ret = catalog_commit(&embed->cat, table, &replaced);
 	if (replaced) {
@@ -324,28 +349,6 @@ static int embed_nodes(struct meta *meta, struct rlv_node_info *node, size_t *n_
 	snprintf(node->transport, sizeof(node->transport), "embed");
 	snprintf(node->why, sizeof(node->why), "in this process");
 	return 0;
-}
-
-/* Writes the object back to the file, the rows first: what the other regions say of them is true
-   then. Unless a writer is open, clears the mark that makes a reopen read every row. */
-static int persist_object(struct embed *embed, struct catalog_object *object)
-{
-	struct transport_target *target = embed->base.target;
-	int ret = 0;
-
-	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
-		ret = target->ops->persist(target, object->parts[s].ids[REGION_ROWS], 0, 0);
-	for (uint32_t s = 0; s < object->n_parts; s++)
-		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-			if (role != REGION_ROWS)
-				ret = target->ops->persist(target, object->parts[s].ids[role], 0,
-							   0);
-	if (ret || slots_streams(&object->slots))
-		return ret;
-	embed->marked[object->id] = false;
-	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
-		ret = part_unmark(object->attached[s]);
-	return ret;
 }
 
 static int embed_persist(struct meta *meta)

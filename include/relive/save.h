@@ -78,7 +78,8 @@ struct rlv_load_opts {
  * -ENOSPC (no room; with opts.replace for both: drop the earlier one first, or add memory), -ESTALE (it was dropped meanwhile),
  * -ETIMEDOUT (the last request was not answered: one of the two tables is there), -EPROTO (not a saved table, or of a later format),
  * -EBADMSG (damaged or cut), -ENOTSUP (compressed, and no libzstd), -EINTR (progress), errors of rlv_table_create and of the file.
- * Thread: any. Cost: the RT of a claim for each block, 1 for its rows, 1 or 2 for each 256 items.
+ * Thread: any. Cost: the RT of a claim for each block, 1 for its rows, 1 or 2 for each 256 items; to replace a table
+ * of embed:FILE the new one is written back.
  */
 RLV_CHECKED int rlv_table_load(struct rlv_store *store, const char *path,
 			       const struct rlv_load_opts *opts, struct rlv_save_info *info_out,

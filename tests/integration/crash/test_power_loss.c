@@ -8,7 +8,7 @@
 #include "tests/support/attack/kept.h"
 #include "tests/support/must.h"
 
-#include "relive/relive.h"
+#include "relive/save.h"
 
 #include "wire/pool_layout.h"
 #include "wire/region.h"
@@ -22,9 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define POOL_BYTES (12u << 20)
+#define POOL_BYTES (24u << 20)
 
-static char path[64], shadow[80], log_path[80], disk[80];
+static char path[64], shadow[80], log_path[80], disk[80], saved[80];
 
 static int open_with(const char *file, const struct rlv_store_opts *opts,
 		     struct rlv_store **store_out)
@@ -50,8 +50,10 @@ static int setup(void **state)
 	snprintf(shadow, sizeof(shadow), "%s.shadow", path);
 	snprintf(log_path, sizeof(log_path), "%s.log", path);
 	snprintf(disk, sizeof(disk), "%s.disk", path);
+	snprintf(saved, sizeof(saved), "%s.saved", path);
 	unlink(path);
 	unlink(disk);
+	unlink(saved);
 	unlink(shadow);
 	unlink(log_path);
 	return 0;
@@ -75,6 +77,7 @@ enum end {
 	END_REOPENED,      /* as END_WRITING was; then it is opened again, and nothing is done */
 	END_NO_CHECKSUMS,  /* as END_WRITER_CLOSED, rows without any */
 	END_CLOSED,        /* after the persist and a clean close */
+	END_REPLACED,      /* after the table is saved and loaded in its own place */
 	END_MORE,          /* of one that begins after END_CLOSED, as END_WRITER_CLOSED */
 };
 
@@ -97,6 +100,16 @@ static int work_more(struct rlv_store *store)
 	if (ret == 0)
 		ret = kept_append(writer, KEPT_STEPS, KEPT_STEPS + KEPT_MORE);
 	return ret ? ret : rlv_writer_close(&writer);
+}
+
+static int replace_table(struct rlv_store *store, struct rlv_table *table)
+{
+	struct rlv_load_opts opts = RLV_LOAD_OPTS_INIT;
+	struct rlv_table *loaded;
+	int ret = rlv_table_save(table, saved, NULL, NULL);
+
+	opts.replace = true;
+	return ret ? ret : rlv_table_load(store, saved, &opts, NULL, &loaded);
 }
 
 /* Steps [0, KEPT_STEPS) are persisted, what follows is not. Ends without closing the store. */
@@ -123,6 +136,8 @@ static int work(enum end end)
 		ret = kept_reprioritise(table);
 	if (ret == 0)
 		ret = rlv_store_persist(store);
+	if (ret == 0 && end == END_REPLACED)
+		return replace_table(store, table);
 	if (ret == 0 && end != END_PERSIST && end != END_CLOSED)
 		ret = kept_append(writer, KEPT_STEPS, KEPT_STEPS + KEPT_MORE);
 	if (ret == 0 && end > END_WRITING)
@@ -364,6 +379,19 @@ CASE(power_lost__after_a_kill_and_a_reopening)
 }
 
 /* Its pages are of different moments; boot, device and inode may all be the same. */
+/* The earlier table is freed, so the new one must be durable before. */
+CASE(power_lost__after_a_load_that_replaced_the_table)
+{
+	struct found found;
+
+	run_victim(END_REPLACED, shadow, 0);
+	look(&found);
+	assert_true(found.opened);
+	assert_int_equal(found.kept.missing, 0);
+	assert_int_equal(found.kept.wrong_bytes, 0);
+	assert_int_equal(found.kept.wrong_priorities, 0);
+}
+
 CASE(copy__of_a_file_in_use_put_back)
 {
 	run_victim(END_WRITING, shadow, 0);
