@@ -12,7 +12,7 @@
 
 #include "transport/barrier.h"
 
-enum { AHEAD = 4, AHEAD_BYTES = 256 }; /* requests, and bytes of one: the CPU then loads on */
+enum { AHEAD = 16, AHEAD_BYTES = 256 }; /* requests, and bytes of one: the CPU then loads on */
 
 /* -------- receiving -------- */
 
@@ -193,21 +193,25 @@ static bool change(const struct ofi_request *request, const uint64_t *operands, 
 }
 
 /*
- * Begins to load the memory of a request that is AHEAD of this one, if all between are READs: a list of
- * them names memory all over a region. Only a hint, so nothing of it is trusted, or needs to be right.
+ * Begins to load the memory of the request that is n of them further on, if all between are READs: a list of
+ * them names memory all over a region. Only a hint, so nothing of it is trusted, or needs to be right. False:
+ * it has not come, or is no READ.
  */
-static void load_ahead(const struct ofi_carry *carry, const struct ofi_openings *openings)
+static bool load_ahead(const struct ofi_carry *carry, const struct ofi_openings *openings,
+		       uint32_t n)
 {
 	const struct ofi_request *request =
-		(const struct ofi_request *)(carry->in + carry->begin / 8) + AHEAD;
+		(const struct ofi_request *)(carry->in + carry->begin / 8) + n;
 	const struct ofi_opening *opening;
 
-	if (carry_has(carry) < (AHEAD + 1) * sizeof(*request) || request->opening >= openings->room)
-		return;
+	if (carry_has(carry) < (n + 1) * sizeof(*request) || request->verb != OFI_READ ||
+	    request->opening >= openings->room)
+		return false;
 	opening = openings->at[request->opening];
 	for (uint32_t at = 0; opening && at < AHEAD_BYTES && at < request->bytes; at += WIRE_LINE)
 		__builtin_prefetch(
 			(const void *)((uintptr_t)opening->map.base + request->off + at));
+	return true;
 }
 
 /* Copies words. Without the barrier gcc knows that they are few, and copies them by rep movs: slowly. */
@@ -240,7 +244,7 @@ static int carry_request(struct ofi_carry *carry, const struct ofi_openings *ope
 	/* What a READ sends from its region is read when it is sent: before what comes after it. */
 	if (!answer_fits(carry, answer) || (carry->lends && !lends))
 		return -ENOBUFS;
-	load_ahead(carry, openings);
+	(void)load_ahead(carry, openings, AHEAD);
 	(void)carry_take(carry, sizeof(request));
 	if (request.guard && carry->failed) {
 		(void)carry_take(carry, needed(&request) - sizeof(request));
@@ -269,7 +273,8 @@ static int carry_request(struct ofi_carry *carry, const struct ofi_openings *ope
 }
 
 /* Begins the list, or copies the message, that is next. */
-static int carry_next(struct ofi_carry *carry, union ofi_any *message_out)
+static int carry_next(struct ofi_carry *carry, const struct ofi_openings *openings,
+		      union ofi_any *message_out)
 {
 	struct ofi_list list;
 	uint32_t bytes, has = carry_has(carry);
@@ -296,6 +301,8 @@ static int carry_next(struct ofi_carry *carry, union ofi_any *message_out)
 	(void)carry_take(carry, sizeof(list));
 	carry->n = carry->left = list.n;
 	carry->failed = false;
+	for (uint32_t i = 0; i < AHEAD && i < list.n && load_ahead(carry, openings, i); i++)
+		continue;
 	return 0;
 }
 
@@ -325,7 +332,7 @@ int ofi_carry_out(struct ofi_carry *carry, const struct ofi_openings *openings,
 			return -EAGAIN;
 		ret = carry->left ? carry_request(carry, openings)
 		      : carry->n  ? carry_end(carry)
-				  : carry_next(carry, message_out);
+				  : carry_next(carry, openings, message_out);
 	}
 	return ret;
 }

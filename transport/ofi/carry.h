@@ -26,8 +26,8 @@
 
 #define OFI_WHOLE 1024u
 #define OFI_IN_BYTES (32u << 10)
-#define OFI_OUT_BYTES (64u << 10)
-#define OFI_PIECES 512 /* of answers, in memory here or of regions */
+#define OFI_OUT_BYTES (96u << 10) /* a level of a draw of 256 is answered by one send */
+#define OFI_PIECES 512            /* of answers, in memory here or of regions */
 
 struct fid_mr;
 
