@@ -63,15 +63,15 @@ static int submit_reads(struct wait_leg *leg, const struct transport_io *io, siz
 	return ret;
 }
 
-int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n)
+int wait_set_add_reads(struct wait_set *set, const struct transport_io *io, size_t n)
 {
 	const struct transport *last = NULL;
+	uint32_t first = set->n;
 
-	wait_set_begin(set);
 	for (size_t i = 0; i < n; i++) {
 		struct transport *tr = io[i].region->tr;
 		struct wait_leg *leg;
-		uint32_t l = 0;
+		uint32_t l = first;
 
 		if (tr == last) /* shards of one node are often adjacent */
 			continue;
@@ -81,9 +81,16 @@ int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n)
 			continue;
 		last = tr;
 		leg = add_leg(set, tr);
+		first = set->n == 1 ? 0 : first; /* it was full, and is emptied */
 		wait_set_note(set, leg, submit_reads(leg, io + i, n - i, n - i));
 	}
 	return set->error;
+}
+
+int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n)
+{
+	wait_set_begin(set);
+	return wait_set_add_reads(set, io, n);
 }
 
 int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io, size_t n,
@@ -101,12 +108,12 @@ int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io, si
 /* -------- waiting -------- */
 
 /*
- * Polls all tickets of all legs until the deadline (0: only tests; -EAGAIN: not all are done),
- * empties the set and returns its first error.
+ * Polls all tickets of the first n legs until the deadline (0: only tests; -EAGAIN: not all are done),
+ * empties the set if these are all, and returns its first error.
  */
-static int wait_set_poll(struct wait_set *set, uint64_t deadline_ns)
+static int wait_set_poll(struct wait_set *set, uint32_t n, uint64_t deadline_ns)
 {
-	for (uint32_t l = 0; l < set->n; l++) {
+	for (uint32_t l = 0; l < n && l < set->n; l++) {
 		struct wait_leg *leg = &set->legs[l];
 
 		for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++) {
@@ -117,16 +124,22 @@ static int wait_set_poll(struct wait_set *set, uint64_t deadline_ns)
 			wait_set_note(set, leg, ret);
 		}
 	}
-	set->n = 0;
+	if (n >= set->n)
+		set->n = 0;
 	return set->error;
+}
+
+int wait_set_look_first(struct wait_set *set, uint32_t n)
+{
+	return wait_set_poll(set, n, 0);
 }
 
 int wait_set_look(struct wait_set *set)
 {
-	return wait_set_poll(set, 0);
+	return wait_set_poll(set, set->n, 0);
 }
 
-int wait_set_wait(struct wait_set *set)
+int wait_set_wait_first(struct wait_set *set, uint32_t n)
 {
 	bool counted = false;
 
@@ -137,5 +150,10 @@ int wait_set_wait(struct wait_set *set)
 			counted |= transport_count_wait(leg->tr, leg->span.last,
 							counted ? 0 : leg->phases);
 	}
-	return wait_set_poll(set, DEADLINE_NEVER);
+	return wait_set_poll(set, n, DEADLINE_NEVER);
+}
+
+int wait_set_wait(struct wait_set *set)
+{
+	return wait_set_wait_first(set, set->n);
 }

@@ -51,6 +51,13 @@ void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport
 RLV_MUST_CHECK int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n);
 
 /*
+ * wait_set_read that keeps what is in the set. On return set->n is what wait_set_wait_first takes to wait for
+ * these reads and all before them.
+ */
+RLV_MUST_CHECK int wait_set_add_reads(struct wait_set *set, const struct transport_io *io,
+				      size_t n);
+
+/*
  * As wait_set_read, for 1 <= n <= TRANSPORT_VECTOR reads of one transport: those from io[fence] on
  * start after all before it.
  */
@@ -62,5 +69,12 @@ RLV_MUST_CHECK int wait_set_look(struct wait_set *set);
 
 /* Waits until all is done. Returns the first error. */
 RLV_MUST_CHECK int wait_set_wait(struct wait_set *set);
+
+/*
+ * The same for what was added before set->n was n; the rest stays outstanding. The first wait of a set counts the
+ * phase of all of it, further ones count nothing.
+ */
+RLV_MUST_CHECK int wait_set_look_first(struct wait_set *set, uint32_t n);
+RLV_MUST_CHECK int wait_set_wait_first(struct wait_set *set, uint32_t n);
 
 #endif

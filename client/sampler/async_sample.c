@@ -12,8 +12,10 @@
 #include <string.h>
 
 enum {
-	COPY_LOT = 32,     /* items that are copied and verified together */
-	RUN_MOST = 1 << 20 /* bytes of a READ of several windows */
+	COPY_LOT = 32,         /* items that are copied and verified together */
+	RUN_MOST = 1 << 20,    /* bytes of a READ of several windows */
+	PHASE_MOST = 32 << 20, /* bytes of rows that are posted together, */
+	LOT_BYTES = 1 << 20    /* in lots of these */
 };
 
 /* -------- memory -------- */
@@ -90,12 +92,41 @@ static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, ui
 	return 0;
 }
 
+/* Items of a lot: all, where an item may share its READ with others; and enough that the set has room for a leg of
+   each node in each lot. */
+static uint32_t async_lot_items(const struct rlv_sampler *sp, const struct async_sample *async)
+{
+	uint32_t n = async->rows_n, bytes = sampler_window_bytes(sp);
+	uint32_t lots = WAIT_LEGS / (uint32_t)min_u64(max_u64(async->forest.n, 1), WAIT_LEGS);
+
+	if (async->in_order || async->batch->is_apart)
+		return n;
+	return (uint32_t)max_u64(LOT_BYTES / max_u64(bytes, 1) + 1, (n + lots - 1) / lots);
+}
+
+/* Posts the READs of the rows, in lots. */
+static int async_post_lots(struct rlv_sampler *sp, struct async_sample *async, size_t n_io)
+{
+	uint32_t n = async->rows_n;
+	int ret = 0;
+
+	async->lot_items = async_lot_items(sp, async);
+	async->lots = async->lots_copied = 0;
+	wait_set_begin(&async->reads);
+	for (uint32_t at = 0; ret == 0 && at < n; at += async->lot_items) {
+		size_t of_lot = n <= async->lot_items ? n_io : min_u64(n - at, async->lot_items);
+
+		ret = wait_set_add_reads(&async->reads, async->io + at, of_lot);
+		async->lot_reads[async->lots++] = async->reads.n;
+	}
+	return ret;
+}
+
 /* Posts READs of the windows of the next items, from item rows_first on: as many as fit into 32
    MiB, at least one. */
 static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
-	const size_t phase = (size_t)32 << 20;
-	size_t most = max_u64(phase / max_u64(sampler_window_bytes(sp), 1), 1);
+	size_t most = max_u64(PHASE_MOST / max_u64(sampler_window_bytes(sp), 1), 1);
 	uint32_t n = (uint32_t)min_u64(async->found - async->rows_first, most);
 	size_t n_io = 0;
 	int ret = async_sample_room(async, n);
@@ -105,7 +136,7 @@ static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 	if (ret)
 		return ret;
 	async->stage = async->batch->is_apart ? ASYNC_NEAR : ASYNC_ROWS;
-	return wait_set_read(&async->reads, async->io, n_io);
+	return async_post_lots(sp, async, n_io);
 }
 
 /* True if all rows of item i's window are complete: each has the generation of its leaf, and its
@@ -265,8 +296,36 @@ static int async_next_of_near(struct rlv_sampler *sp, struct async_sample *async
 	return ret;
 }
 
-/* Copies and verifies the rows that have come while the next phase is in progress; after large values only the
-   leaves are left. */
+/* Copies and verifies those of the rows being read that are [done, end). */
+static void async_copy_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t done,
+			    uint32_t end)
+{
+	for (; done < end; done += COPY_LOT)
+		async_copy_lot(sp, async, async->rows_first + done,
+			       (uint32_t)min_u64(end - done, COPY_LOT));
+}
+
+/*
+ * Copies and verifies the lots of rows that have come, but for the last one. come: whether a lot has, at once
+ * or after a wait. An error of it, or 0: the last one is next.
+ */
+static int async_take_lots(struct rlv_sampler *sp, struct async_sample *async,
+			   int (*come)(struct wait_set *set, uint32_t n))
+{
+	while (async->stage == ASYNC_ROWS && async->lots_copied + 1 < async->lots) {
+		uint32_t done = async->lots_copied * async->lot_items;
+		int ret = come(&async->reads, async->lot_reads[async->lots_copied]);
+
+		if (ret)
+			return ret;
+		async_copy_rows(sp, async, done, done + async->lot_items);
+		async->lots_copied++;
+	}
+	return 0;
+}
+
+/* Copies and verifies the rows that have come last while the next phase is in progress; after large values only
+   the leaves are left. */
 static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	uint32_t first = async->rows_first, n = async->rows_n;
@@ -274,8 +333,7 @@ static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async
 	bool last = first + n == async->found;
 	int ret = by_leaf && last ? async_post_look(sp, async) : 0;
 
-	for (uint32_t done = 0; !copied && done < n; done += COPY_LOT)
-		async_copy_lot(sp, async, first + done, (uint32_t)min_u64(n - done, COPY_LOT));
+	async_copy_rows(sp, async, copied ? n : async->lots_copied * async->lot_items, n);
 	if (ret || (last && by_leaf))
 		return ret;
 	async->rows_first += n;
@@ -331,7 +389,9 @@ int async_sample_look(struct rlv_sampler *sp, struct async_sample *async)
 	int ret = 0;
 
 	while (ret == 0 && async->stage != ASYNC_DONE && async->stage != ASYNC_IDLE) {
-		ret = wait_set_look(&async->reads);
+		ret = async_take_lots(sp, async, wait_set_look_first);
+		if (ret == 0)
+			ret = wait_set_look(&async->reads);
 		if (ret == 0)
 			ret = async_next_phase(sp, async);
 	}
@@ -340,8 +400,10 @@ int async_sample_look(struct rlv_sampler *sp, struct async_sample *async)
 
 int async_sample_wait(struct rlv_sampler *sp, struct async_sample *async)
 {
-	int ret = wait_set_wait(&async->reads);
+	int ret = async_take_lots(sp, async, wait_set_wait_first);
 
+	if (ret == 0)
+		ret = wait_set_wait(&async->reads);
 	return async_end(async, ret ? ret : async_next_phase(sp, async));
 }
 

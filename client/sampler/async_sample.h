@@ -5,6 +5,8 @@
  *   start --> draw: tops, levels --> rows --> leaves again --> done
  *             (ds/sumtree/steps.h)   32 MiB a phase    (not with RLV_VERIFY_CRC)
  *
+ * Rows of a phase are posted in lots of about a MiB. Each is copied when it has come, while those behind it do.
+ *
  * A few small rows and their leaves are posted together, the leaves behind a fence: two phases that
  * are waited for once.
  *
@@ -34,6 +36,8 @@
 struct rlv_sampler;
 struct round;
 struct batch;
+
+#define ASYNC_LOTS 33 /* of the rows of a phase, at most */
 
 enum async_stage {
 	ASYNC_IDLE,
@@ -65,6 +69,9 @@ struct async_sample {
 	size_t room_io;
 	struct mem rows;             /* read, to be copied into the batch */
 	uint32_t rows_first, rows_n; /* items whose rows are being read */
+	uint32_t lot_items;          /* of rows_n: in lots of so many */
+	uint32_t lots, lots_copied;
+	uint32_t lot_reads[ASYNC_LOTS]; /* for wait_set_wait_first: a lot and those before it */
 };
 
 /* Initializes a zeroed struct. -ENOMEM; fini may be called after an error. */

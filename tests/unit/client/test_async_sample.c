@@ -236,8 +236,14 @@ static void append_wide(struct rlv_writer *writer, uint32_t n)
 	}
 }
 
-/* 40 MB of rows: 32 MiB, then the rest, then all leaves. */
-TEST(async_sample__rows_beyond_a_phase_come_in_the_next)
+/* A table of 300 wide rows: row i is in slot i. */
+struct wide {
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+};
+
+static struct wide *open_wide(uint32_t batch, bool seals)
 {
 	const struct rlv_column column = { "wide", RLV_U64, RLV_PLAIN, 1, { WIDE / 8 } };
 	const struct rlv_view view = { .selector = RLV_UNIFORM };
@@ -250,33 +256,149 @@ TEST(async_sample__rows_beyond_a_phase_come_in_the_next)
 			   .n_columns = 1,
 			   .capacity = 512,
 			   .block = 16,
+			   .row_crc = seals,
 			   .max_writers = 1 },
 	};
-	const struct rlv_sampler_opts how = { .batch_size = WIDE_BATCH, .batches = 1 };
-	static struct nodes_fixture nx;
+	const struct rlv_sampler_opts how = { .batch_size = batch,
+					      .batches = 1,
+					      .verify = seals ? RLV_VERIFY_CRC : RLV_VERIFY_LEAF };
+	static struct wide wide;
+
+	memset(&wide, 0, sizeof(wide));
+	nodes_open(&wide.nx, &opts);
+	wide.writer = replay_writer(&wide.nx.fx, 1);
+	append_wide(wide.writer, 300);
+	wide.sampler = replay_sampler(&wide.nx.fx, &how);
+	return &wide;
+}
+
+static void expect_wide(const struct rlv_batch *batch, uint32_t at, uint64_t slot)
+{
+	const uint64_t *row =
+		(const uint64_t *)replay_array(batch, "wide")->data + (size_t)at * (WIDE / 8);
+
+	assert_int_equal(row[0], slot << 32);
+	assert_int_equal(row[WIDE / 8 - 1], row[0] | (WIDE / 8 - 1));
+}
+
+/* 40 MB of rows: 32 MiB, then the rest, then all leaves. */
+TEST(async_sample__rows_beyond_a_phase_come_in_the_next)
+{
+	struct wide *wide = open_wide(WIDE_BATCH, false);
+	struct rlv_sampler *sampler = wide->sampler;
 	const struct rlv_batch *batch;
-	struct rlv_writer *writer;
-	struct rlv_sampler *sampler;
 	uint64_t before;
 
-	nodes_open(&nx, &opts);
-	writer = replay_writer(&nx.fx, 1);
-	append_wide(writer, 300);
-	sampler = replay_sampler(&nx.fx, &how);
 	rlv_batch_release(sampler, replay_sample(sampler, 1));
 	before = replay_sampler_stats(sampler).phases;
 	batch = replay_sample(sampler, WIDE_BATCH);
 	assert_int_equal(replay_sampler_stats(sampler).phases - before,
 			 1 + LEVELS(sampler) + 2 + 1);
-	for (uint32_t i = 0; i < WIDE_BATCH; i++) {
-		const uint64_t *row = (const uint64_t *)replay_array(batch, "wide")->data +
-				      (size_t)i * (WIDE / 8);
-
-		assert_int_equal(row[0] & UINT32_MAX, 0);
-		assert_int_equal(row[WIDE / 8 - 1], row[0] | (WIDE / 8 - 1));
-	}
+	for (uint32_t i = 0; i < WIDE_BATCH; i++)
+		expect_wide(batch, i, key_slot(batch->key[i]));
 	rlv_batch_release(sampler, batch);
-	nodes_end(&nx, &writer, &sampler);
+	nodes_end(&wide->nx, &wide->writer, &wide->sampler);
+}
+
+/* -------- rows in lots -------- */
+
+#define LOTS_BATCH 256u /* 4 MiB */
+
+static int start_wide(struct rlv_sampler *sp)
+{
+	const struct round round = { .batch = sp->batches[0], .n = LOTS_BATCH, .stratified = true };
+
+	sp->now.s = &sp->scratch;
+	sp->now.draws = &sp->rng;
+	for (uint32_t i = 0; i < LOTS_BATCH; i++)
+		sp->scratch.at[i] = LOTS_BATCH - 1 - i;
+	return async_sample_start(sp, &sp->now, &round);
+}
+
+static void wait_for_rows(struct rlv_sampler *sp)
+{
+	while (sp->now.stage == ASYNC_DRAW)
+		assert_int_equal(async_sample_wait(sp, &sp->now), -EAGAIN);
+	assert_int_equal(sp->now.stage, ASYNC_ROWS);
+	assert_int_equal(sp->now.lots, 4);
+}
+
+static void expect_all_wide(const struct rlv_sampler *sp)
+{
+	const struct draw_scratch *s = sp->now.s;
+
+	assert_int_equal(sp->now.stage, ASYNC_DONE);
+	for (uint32_t i = 0; i < LOTS_BATCH; i++) {
+		assert_int_equal(leaf_gen(s->again[i]), leaf_gen(s->word[i]));
+		expect_wide(&sp->batches[0]->pub, s->at[i], s->slot[i]);
+	}
+}
+
+/* Also with seals, and with looks instead of waits. */
+TEST(async_sample__a_lot_is_copied_while_later_ones_come)
+{
+	for (uint32_t kind = 0; kind < 4; kind++) {
+		struct wide *wide = open_wide(LOTS_BATCH, kind & 1);
+		struct rlv_sampler *sp = wide->sampler;
+		uint32_t between = 0;
+		uint64_t phases;
+		int ret;
+
+		assert_int_equal(start_wide(sp), 0);
+		wait_for_rows(sp);
+		phases = replay_sampler_stats(sp).phases;
+		do {
+			ret = kind & 2 ? async_sample_look(sp, &sp->now)
+				       : async_sample_wait(sp, &sp->now);
+			between += ret == -EAGAIN && sp->now.stage == ASYNC_ROWS &&
+				   sp->now.lots_copied > 0 && sp->now.reads.n > 0;
+		} while (ret == -EAGAIN);
+		assert_int_equal(ret, 0);
+		expect_all_wide(sp);
+		if (kind & 2)
+			assert_true(between > 0);
+		else
+			assert_int_equal(replay_sampler_stats(sp).phases - phases,
+					 kind & 1 ? 1 : 2); /* rows; leaves */
+		nodes_end(&wide->nx, &wide->writer, &wide->sampler);
+	}
+}
+
+TEST(async_sample_cancel__amid_the_lots_and_another_one_starts)
+{
+	struct wide *wide = open_wide(LOTS_BATCH, false);
+	struct rlv_sampler *sp = wide->sampler;
+
+	assert_int_equal(start_wide(sp), 0);
+	wait_for_rows(sp);
+	while (sp->now.lots_copied == 0)
+		assert_int_equal(async_sample_look(sp, &sp->now), -EAGAIN);
+	async_sample_cancel(&sp->now);
+	assert_int_equal(sp->now.stage, ASYNC_IDLE);
+	assert_int_equal(sp->now.reads.n, 0);
+	assert_int_equal(start_wide(sp), 0);
+	while (async_sample_wait(sp, &sp->now) == -EAGAIN)
+		continue;
+	expect_all_wide(sp);
+	nodes_end(&wide->nx, &wide->writer, &wide->sampler);
+}
+
+TEST(async_sample__a_connection_lost_amid_the_lots_ends_it)
+{
+	struct wide *wide = open_wide(LOTS_BATCH, false);
+	struct rlv_sampler *sp = wide->sampler;
+	int ret = -EAGAIN;
+
+	assert_int_equal(start_wide(sp), 0);
+	wait_for_rows(sp);
+	nodes_cut(&wide->nx, 0, 1);
+	while (ret == -EAGAIN)
+		ret = async_sample_wait(sp, &sp->now);
+	assert_int_equal(ret, -ECONNRESET);
+	assert_int_equal(sp->now.stage, ASYNC_IDLE);
+	assert_int_equal(sp->now.reads.n, 0);
+	nodes_return(&wide->nx, 0);
+	nodes_end(&wide->nx, &wide->writer, &wide->sampler);
 }
 
 int main(void)

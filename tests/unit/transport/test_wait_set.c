@@ -156,6 +156,94 @@ CASE(wait_set__one_lost_connection_spoils_no_other)
 	assert_int_equal(wrs[1][0].atomic.status, ATOMIC_UNKNOWN);
 }
 
+/* -------- reads in lots -------- */
+
+#define LOTS (WAIT_LEGS / NODES + 10) /* more than a set has legs for */
+
+static uint64_t lot_words[LOTS][NODES];
+
+/* Adds a READ of each node; its word says which lot and node. Returns what wait_set_wait_first takes. */
+static uint32_t add_lot(uint32_t lot)
+{
+	struct transport_io io[NODES];
+
+	for (uint32_t i = 0; i < NODES; i++) {
+		uint64_t word = lot * NODES + i + 1;
+
+		assert_int_equal(transport_store(sides[i].region, 64 * lot, &word, 8), 0);
+		lot_words[lot][i] = 0;
+		io[i] = (struct transport_io){ .region = sides[i].region,
+					       .off = 64 * lot,
+					       .dst = &lot_words[lot][i],
+					       .len = 8 };
+	}
+	assert_int_equal(wait_set_add_reads(&set, io, NODES), 0);
+	return set.n;
+}
+
+static void expect_lot(uint32_t lot)
+{
+	for (uint32_t i = 0; i < NODES; i++)
+		assert_int_equal(lot_words[lot][i], lot * NODES + i + 1);
+}
+
+CASE(wait_set_wait_first__what_was_added_later_stays_outstanding)
+{
+	uint32_t reads[3];
+	uint64_t before;
+
+	wait_set_begin(&set);
+	for (uint32_t lot = 0; lot < 3; lot++)
+		reads[lot] = add_lot(lot);
+	before = phases();
+	assert_int_equal(wait_set_wait_first(&set, reads[0]), 0);
+	expect_lot(0);
+	assert_int_equal(set.n, reads[2]);
+	while (wait_set_look_first(&set, reads[1]) == -EAGAIN)
+		continue;
+	expect_lot(1);
+	assert_int_equal(set.n, reads[2]);
+	assert_int_equal(wait_set_wait(&set), 0);
+	expect_lot(2);
+	assert_int_equal(set.n, 0);
+	assert_int_equal(phases() - before, 1); /* of all three */
+	assert_int_equal(wait_set_wait_first(&set, reads[2]), 0);
+}
+
+CASE(wait_set_add_reads__a_full_set_is_waited_for)
+{
+	uint32_t reads[LOTS];
+
+	wait_set_begin(&set);
+	for (uint32_t lot = 0; lot < LOTS; lot++)
+		reads[lot] = add_lot(lot);
+	for (uint32_t lot = 0; lot < LOTS; lot++) {
+		assert_int_equal(wait_set_wait_first(&set, reads[lot]), 0);
+		expect_lot(lot);
+	}
+}
+
+CASE(wait_set_add_reads__a_lost_connection_spoils_no_earlier_reads)
+{
+	const struct fault_plan plan = { .cut_at = 1 };
+	struct transport_io io = { .region = sides[1].region, .dst = &lot_words[1][1], .len = 8 };
+	uint32_t first;
+	int ret;
+
+	wait_set_begin(&set);
+	first = add_lot(0);
+	fault_set(sides[1].fault, &plan);
+	ret = wait_set_add_reads(&set, &io, 1);
+	assert_true(ret == 0 || ret == -ECONNRESET);
+	ret = wait_set_wait_first(&set, first);
+	assert_true(ret == 0 || ret == -ECONNRESET);
+	assert_int_equal(set.legs[0].error, 0);
+	assert_int_equal(lot_words[0][0], 1);
+	assert_int_equal(lot_words[0][2], 3);
+	assert_int_equal(wait_set_wait(&set), -ECONNRESET);
+	assert_int_equal(set.n, 0);
+}
+
 CASE(transport_run__nothing_costs_nothing)
 {
 	uint64_t before = phases();
