@@ -119,6 +119,30 @@ static void list__answered_with_the_next(void **state)
 	assert_int_equal(add.atomic.old, 200);
 }
 
+/* A draw of 256 reads so much of a level. A full connection may take an answer in parts: not each time. */
+static void list__of_a_level_is_answered_by_one_send(void **state)
+{
+	enum { NODE_BYTES = 256 };
+	struct rig *rig = rig_of(state);
+	static uint8_t nodes[256 * NODE_BYTES];
+	struct transport_io io[256];
+	struct target_stats stats, after;
+	uint64_t together = 0;
+
+	for (uint32_t i = 0; i < 256; i++)
+		io[i] = (struct transport_io){ .region = rig->region,
+					       .off = (uint64_t)i * NODE_BYTES,
+					       .dst = nodes + (size_t)i * NODE_BYTES,
+					       .len = NODE_BYTES };
+	for (int i = 0; i < 50; i++) {
+		rig->tg->ops->stats(rig->tg, &stats);
+		assert_int_equal(transport_read(rig->tr, io, 256), 0);
+		rig->tg->ops->stats(rig->tg, &after);
+		together += gauge_of(after, "sends") == gauge_of(stats, "sends") + 1;
+	}
+	assert_true(together > 0);
+}
+
 /* Guarded requests behind a CAS that finds another word are skipped, of that list only; others are not. */
 static void list__guarded_requests_depend_on_the_cas(void **state)
 {
@@ -225,6 +249,7 @@ int main(void)
 		CONTRACT_TEST(list__one_for_each_call),
 		CONTRACT_TEST(list__long_read_comes_before_what_follows),
 		CONTRACT_TEST(list__answered_with_the_next),
+		CONTRACT_TEST(list__of_a_level_is_answered_by_one_send),
 		CONTRACT_TEST(list__guarded_requests_depend_on_the_cas),
 		CONTRACT_TEST(agent__sleeps_while_nobody_calls),
 	};
