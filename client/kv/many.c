@@ -81,10 +81,11 @@ static void group_of_part(const struct group *all, uint32_t part, uint32_t n_par
 
 static int group_get(struct rlv_kv *kv, const struct group *group, uint32_t part)
 {
-	struct get_call get = { .n = group->n };
+	struct get_call get; /* not cleared: most groups are smaller */
 	const struct kv_call call = { .part = part, .step = step_get_many, .ctx = &get };
 	int ret;
 
+	get.n = group->n;
 	for (uint32_t i = 0; i < group->n; i++)
 		get.asks[i] = (struct heap_ask){
 			.key = group->keys[i],
@@ -102,12 +103,13 @@ static int group_get(struct rlv_kv *kv, const struct group *group, uint32_t part
 /* Sets each status, also after an error. */
 static int group_put(struct rlv_kv *kv, const struct group *group, uint32_t part)
 {
-	struct put_call put = { .n = group->n };
+	struct put_call put; /* not cleared, as in group_get */
 	const struct kv_call call = {
 		.part = part, .step = step_put_many, .ctx = &put, .puts = true
 	};
 	int ret;
 
+	put.n = group->n;
 	for (uint32_t i = 0; i < group->n; i++)
 		put.asks[i] = (struct heap_put_ask){
 			.key = group->keys[i],

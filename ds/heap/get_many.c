@@ -1,4 +1,4 @@
-#include "ds/heap/find.h"
+#include "ds/heap/fetch.h"
 
 #include "base/bits.h"
 
@@ -130,17 +130,37 @@ static int many_chained(struct heap_access *acc, struct heap_ask *asks, uint32_t
 	return ret;
 }
 
+/* Gets one after the other, and the entries of later keys are fetched meanwhile. */
+static int many_in_place(struct heap_access *acc, struct heap_ask *asks, uint32_t n)
+{
+	struct heap_fetch fetch; /* not cleared: it has 2 KiB */
+	int ret = 0;
+
+	fetch.n = n;
+	for (uint32_t i = 0; i < n; i++)
+		fetch.keys[i] = &asks[i].key;
+	heap_fetch_begin(acc, &fetch);
+	for (uint32_t i = 0; i + 1 < HEAP_FETCH_AHEAD; i++)
+		heap_fetch_ahead(&fetch, i);
+	acc->fetched = true;
+	for (uint32_t i = 0; ret == 0 && i < n; i++) {
+		heap_fetch_ahead(&fetch, i + HEAP_FETCH_AHEAD - 1);
+		asks[i].status = ask_alone(acc, &asks[i]);
+		ret = is_of_key(asks[i].status) ? 0 : asks[i].status;
+	}
+	acc->fetched = false;
+	return ret;
+}
+
 int heap_get_many(struct heap_access *acc, struct heap_ask *asks, uint32_t n)
 {
 	int ret = 0;
 
-	if (!acc->in_place && !acc->plane)
+	if (acc->in_place)
+		return many_in_place(acc, asks, n);
+	if (!acc->plane)
 		return many_chained(acc, asks, n);
-	for (uint32_t i = 0; i < n; i++)
-		heap_prefetch(acc, &asks[i].key, 1);
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
-		for (uint32_t k = i ? i + HEAP_AHEAD - 1 : 0; k < n && k < i + HEAP_AHEAD; k++)
-			heap_prefetch_entry(acc, &asks[k].key);
 		asks[i].status = ask_alone(acc, &asks[i]);
 		ret = is_of_key(asks[i].status) ? 0 : asks[i].status;
 	}

@@ -86,6 +86,7 @@ struct heap_access {
 	size_t stage_bytes;
 	struct heap_batch *batch; /* of heap_put_many over a wire */
 	uint64_t batch_ticket;    /* of what follows it; 0 = none */
+	bool fetched;             /* heap_get_many fetches the entries into the cache */
 	bool holds_pin;           /* a call in place keeps its pin for further puts */
 	uint8_t *large;           /* a value in chunks that was read without memory of the caller */
 	struct heap_ahead *ahead; /* chunks of the value of which ranges were read last: range.c */
@@ -156,7 +157,6 @@ RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key 
 
 #define HEAP_PREFETCH_LINES 32u /* of an entry; the CPU fetches the others itself */
 #define HEAP_MANY 64u
-#define HEAP_AHEAD 12u /* entries that are fetched into the cache before they are copied */
 
 /* A value in chunks that stays where it is, in the mapping of the rows region. */
 struct heap_hold {
@@ -192,8 +192,6 @@ RLV_MUST_CHECK int heap_get_many(struct heap_access *acc, struct heap_ask *asks,
 /* Fetches the key's head into the cache, in place, and so many lines of its entry if that is where this
    access saw it last. */
 void heap_prefetch(const struct heap_access *acc, const struct chain_key *key, uint32_t lines);
-/* The same of the whole entry, wherever it is: the head is in the cache already. */
-void heap_prefetch_entry(const struct heap_access *acc, const struct chain_key *key);
 
 #define HEAP_ANY_VERSION UINT64_MAX
 #define HEAP_PAGED_LEAST \
