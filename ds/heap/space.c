@@ -3,6 +3,8 @@
 #include "ds/heap/space/pins.h"
 #include "ds/heap/writers/writers.h"
 
+#include "transport/barrier.h"
+
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/os/cpu.h"
@@ -138,26 +140,45 @@ static bool slot_is_named(const struct space *space, const struct space_extent *
 	return word && head_off(word) == slot_off(space, extent, i);
 }
 
+/* Reads the head words of n buckets in a copy. A copy that is lost is only noticed by requests. */
+static int buckets_look(const struct space *space, uint32_t c, const uint32_t *buckets, uint32_t n,
+			uint64_t *words)
+{
+	struct transport_io ios[AT_ONCE];
+	const struct heap *copy = space_copy(space, c);
+	struct region *tree = copy->tree;
+
+	if (!space->copies && transport_changes_in_place(tree) && !transport_is_forked(tree->tr)) {
+		for (uint32_t k = 0; k < n; k++) {
+			uint64_t off = heap_head_off(copy, buckets[k]);
+
+			words[k] = rword64_load_acquire((const void *)(tree->base + off));
+		}
+		return 0;
+	}
+	for (uint32_t k = 0; k < n; k++)
+		ios[k] = (struct transport_io){
+			.region = tree,
+			.off = heap_head_off(copy, buckets[k]),
+			.dst = &words[k],
+			.len = sizeof(words[0]),
+		};
+	return transport_read(tree->tr, ios, n);
+}
+
 /* Moves those of n live slots that no head names to the limbo list. */
 static int slots_sweep(struct space *space, struct space_extent *extent, const uint32_t *slots,
 		       uint32_t n)
 {
-	struct transport_io ios[AT_ONCE];
 	uint64_t words[AT_ONCE] = { 0 };
 	bool named[AT_ONCE] = { false };
+	uint32_t buckets[AT_ONCE];
 
+	for (uint32_t k = 0; k < n; k++)
+		buckets[k] = extent->slots[slots[k]];
 	for (uint32_t c = space_copies(space); n && c-- > 0;) {
-		struct heap *copy = space_copy(space, c);
-		int ret;
+		int ret = buckets_look(space, c, buckets, n, words);
 
-		for (uint32_t k = 0; k < n; k++)
-			ios[k] = (struct transport_io){
-				.region = copy->tree,
-				.off = heap_head_off(copy, extent->slots[slots[k]]),
-				.dst = &words[k],
-				.len = sizeof(words[0]),
-			};
-		ret = transport_read(copy->tree->tr, ios, n);
 		if (ret)
 			return ret;
 		for (uint32_t k = 0; k < n; k++)
