@@ -65,6 +65,19 @@ uint32_t crc32c(uint32_t crc, const void *ptr, size_t len)
 	return ~crc32c_raw_table(~crc, ptr, len);
 }
 
+uint32_t crc32c_runs(const struct crc32c_run *runs, size_t n)
+{
+	uint32_t crc = ~UINT32_C(0);
+
+#if defined(__x86_64__)
+	if (cpu_has_crc32())
+		return ~crc32c_raw_runs_sse42(crc, runs, n);
+#endif
+	for (size_t i = 0; i < n; i++)
+		crc = crc32c_raw_table(crc, runs[i].ptr, runs[i].len);
+	return ~crc;
+}
+
 uint32_t crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len)
 {
 	unsigned char *to = dst;

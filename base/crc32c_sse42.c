@@ -94,18 +94,12 @@ three_lanes(uint32_t crc, const unsigned char *ptr, size_t lane, const struct sh
 	return apply_shift(shift, apply_shift(shift, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
 }
 
-__attribute__((target("sse4.2"))) uint32_t crc32c_raw_sse42(uint32_t crc, const unsigned char *ptr,
-							    size_t len)
+/* The bytes behind the lanes. */
+__attribute__((target("sse4.2"))) static inline uint32_t
+one_lane(uint32_t crc, const unsigned char *ptr, size_t len)
 {
-	uint64_t wide;
+	uint64_t wide = crc;
 
-	if (len >= (size_t)3 * SHORT_LANE)
-		pthread_once(&shifts_once, make_shifts);
-	for (; len >= (size_t)3 * LONG_LANE; ptr += 3 * LONG_LANE, len -= (size_t)3 * LONG_LANE)
-		crc = three_lanes(crc, ptr, LONG_LANE, &shift_long);
-	for (; len >= (size_t)3 * SHORT_LANE; ptr += 3 * SHORT_LANE, len -= (size_t)3 * SHORT_LANE)
-		crc = three_lanes(crc, ptr, SHORT_LANE, &shift_short);
-	wide = crc;
 	for (; len >= 8; ptr += 8, len -= 8)
 		wide = _mm_crc32_u64(wide, load_u64(ptr));
 	crc = (uint32_t)wide;
@@ -115,6 +109,26 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_raw_sse42(uint32_t crc, const 
 	}
 	for (len &= 3; len > 0; ptr++, len--)
 		crc = _mm_crc32_u8(crc, *ptr);
+	return crc;
+}
+
+__attribute__((target("sse4.2"))) uint32_t crc32c_raw_sse42(uint32_t crc, const unsigned char *ptr,
+							    size_t len)
+{
+	if (len >= (size_t)3 * SHORT_LANE)
+		pthread_once(&shifts_once, make_shifts);
+	for (; len >= (size_t)3 * LONG_LANE; ptr += 3 * LONG_LANE, len -= (size_t)3 * LONG_LANE)
+		crc = three_lanes(crc, ptr, LONG_LANE, &shift_long);
+	for (; len >= (size_t)3 * SHORT_LANE; ptr += 3 * SHORT_LANE, len -= (size_t)3 * SHORT_LANE)
+		crc = three_lanes(crc, ptr, SHORT_LANE, &shift_short);
+	return one_lane(crc, ptr, len);
+}
+
+__attribute__((target("sse4.2"))) uint32_t
+crc32c_raw_runs_sse42(uint32_t crc, const struct crc32c_run *runs, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		crc = one_lane(crc, runs[i].ptr, runs[i].len);
 	return crc;
 }
 

@@ -16,7 +16,13 @@ static uint32_t entry_crc(const void *buf, uint64_t n)
 
 uint32_t chain_key_crc(const struct heap_entry *entry, const void *key)
 {
-	return crc32c(entry_crc(entry, sizeof(*entry)), key, entry->key_len);
+	const size_t from = offsetof(struct heap_entry, version);
+	const struct crc32c_run runs[] = {
+		{ (const uint8_t *)entry + from, sizeof(*entry) - from },
+		{ key, entry->key_len },
+	};
+
+	return crc32c_runs(runs, ARRAY_LEN(runs));
 }
 
 void chain_entry_write(void *buf, const struct heap_entry *head, const struct chain_key *key,
@@ -64,9 +70,14 @@ static uint32_t cell_crc(const struct heap_cell *cell, uint64_t word, const stru
 {
 	const uint64_t words[] = { word, cell->version };
 	uint32_t n = cell->len <= HEAP_INLINE_MAX ? cell->len : sizeof(uint64_t);
-	uint32_t crc = crc32c(crc32c(0, words, sizeof(words)), key->ptr, key->len);
+	const struct crc32c_run runs[] = {
+		{ words, sizeof(words) },
+		{ key->ptr, key->len },
+		{ &cell->len, sizeof(cell->len) },
+		{ cell->value, n },
+	};
 
-	return crc32c(crc32c(crc, &cell->len, sizeof(cell->len)), cell->value, n);
+	return crc32c_runs(runs, ARRAY_LEN(runs));
 }
 
 uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, const struct chain_key *key,

@@ -103,6 +103,27 @@ TEST_WITH(crc32c__variants_agree_with_the_definition, NULL, lift_limit)
 		}
 }
 
+/* Runs of any length, empty ones included. */
+TEST_WITH(crc32c_runs__are_one_buffer, NULL, lift_limit)
+{
+	static unsigned char bytes[BYTES];
+
+	fill_bytes(bytes, test_seed(__func__, 27));
+	for (size_t a = 0; a < 20; a++)
+		for (size_t b = 0; b < 600; b += 1 + b / 4) {
+			const struct crc32c_run runs[] = { { bytes, a },
+							   { bytes + a, b },
+							   { bytes + a + b, 13 } };
+			uint32_t expected = crc32c_by_bits(0, bytes, a + b + 13);
+
+			cpu_level_limit(CPU_PLAIN);
+			assert_int_equal(crc32c_runs(runs, ARRAY_LEN(runs)), expected);
+			cpu_level_limit(CPU_AVX512);
+			assert_int_equal(crc32c_runs(runs, ARRAY_LEN(runs)), expected);
+		}
+	assert_int_equal(crc32c_runs(NULL, 0), 0);
+}
+
 /* Pieces of any length and place, past the cache where they are long enough. */
 TEST_WITH(crc32c_copy_past__is_the_same_copy, NULL, lift_limit)
 {
