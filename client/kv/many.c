@@ -146,6 +146,10 @@ static int items_run(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n,
 			key = all.items[i]->key;
 			all.keys[i] = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
 		}
+		if (kv->desc.n_parts == 1) {
+			ret = step(kv, &all, 0);
+			continue;
+		}
 		for (uint32_t p = 0; ret == 0 && p < kv->desc.n_parts; p++) {
 			group_of_part(&all, p, kv->desc.n_parts, &part);
 			ret = part.n ? step(kv, &part, p) : 0;

@@ -130,6 +130,17 @@ static int many_chained(struct heap_access *acc, struct heap_ask *asks, uint32_t
 	return ret;
 }
 
+/* As ask_alone; the first attempt without what most gets do not need. */
+static int ask_in_place(struct heap_access *acc, struct heap_ask *ask)
+{
+	struct heap_value got;
+	int ret = heap_get_in_place(acc, &ask->key, &ask->room, &got);
+
+	if (ret == -EAGAIN || (ret == 0 && got.large))
+		return ask_alone(acc, ask);
+	return ret ? ret : ask_fill(ask, &got);
+}
+
 /* Gets one after the other, and the entries of later keys are fetched meanwhile. */
 static int many_in_place(struct heap_access *acc, struct heap_ask *asks, uint32_t n)
 {
@@ -145,7 +156,7 @@ static int many_in_place(struct heap_access *acc, struct heap_ask *asks, uint32_
 	acc->fetched = true;
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
 		heap_fetch_ahead(&fetch, i + HEAP_FETCH_AHEAD - 1);
-		asks[i].status = ask_alone(acc, &asks[i]);
+		asks[i].status = ask_in_place(acc, &asks[i]);
 		ret = is_of_key(asks[i].status) ? 0 : asks[i].status;
 	}
 	acc->fetched = false;
