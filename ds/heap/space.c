@@ -287,7 +287,7 @@ static bool sweep_wanted(const struct space_extent *extent, uint32_t cls)
 }
 
 /*
- * Sweeps the extents of a class (0 = of all) that have a quarter or more to collect, or, if `all`,
+ * Sweeps the extents of a class (0 = of all) that have a half or more to collect, or, if `all`,
  * whatever the counts say.
  */
 static int space_sweep(struct space *space, uint32_t cls, bool all)
@@ -319,7 +319,7 @@ static int space_sweep(struct space *space, uint32_t cls, bool all)
 
 			/* Nobody counts chunks that were replaced, but an extent has few. */
 			if (!all && !extent->words &&
-			    retired[k] - extent->seen < max_u64(extent->n_slots / 4, 1))
+			    retired[k] - extent->seen < max_u64(extent->n_slots / 2, 1))
 				continue;
 			extent->tag = (struct space_epochs){ { 0 } };
 			ret = extent_sweep(space, extent);
