@@ -21,6 +21,7 @@
 #define EXTENTS_AHEAD 8u
 #define SHARE_LEAST 8u /* extents */
 #define SPACE_PREFETCH_BYTES 2048u
+#define SWEEP_LATE_BYTES 2048u /* of a slot */
 
 static uint64_t slot_off(const struct space *space, const struct space_extent *extent, uint32_t i)
 {
@@ -281,13 +282,22 @@ static int space_tag(struct space *space)
 	return ret;
 }
 
+/* Entries to collect that make a sweep worth its looks at the heads of all slots. What waits for it is out of the
+   cache when it is written again: more than a look, where slots are long. */
+static uint64_t sweep_least(const struct space_extent *extent)
+{
+	uint64_t share = heap_class_bytes(extent->cls) <= SWEEP_LATE_BYTES ? 2 : 4;
+
+	return max_u64(extent->n_slots / share, 1);
+}
+
 static bool sweep_wanted(const struct space_extent *extent, uint32_t cls)
 {
 	return (!cls || extent->cls == cls) && extent->n_limbo == extent->n_held && extent->n_live;
 }
 
 /*
- * Sweeps the extents of a class (0 = of all) that have a half or more to collect, or, if `all`,
+ * Sweeps the extents of a class (0 = of all) that have sweep_least() or more to collect, or, if `all`,
  * whatever the counts say.
  */
 static int space_sweep(struct space *space, uint32_t cls, bool all)
@@ -319,7 +329,7 @@ static int space_sweep(struct space *space, uint32_t cls, bool all)
 
 			/* Nobody counts chunks that were replaced, but an extent has few. */
 			if (!all && !extent->words &&
-			    retired[k] - extent->seen < max_u64(extent->n_slots / 2, 1))
+			    retired[k] - extent->seen < sweep_least(extent))
 				continue;
 			extent->tag = (struct space_epochs){ { 0 } };
 			ret = extent_sweep(space, extent);
