@@ -193,5 +193,7 @@ TEST_WITH(export__that_fails_counts_nothing, begin, end)
 
 int main(void)
 {
+	if (test_skips_msan("the fake driver"))
+		return TEST_EXIT_SKIP;
 	return test_run(NULL, NULL);
 }
