@@ -7,7 +7,8 @@
 
 #define UNKNOWN_PERIOD_NS (3600 * CLOCK_NS_PER_S) /* of an iteration that nobody has measured */
 #define PHASE_BINS 2u                             /* how far the phase of an iteration may be off */
-#define LEAST_NS CLOCK_NS_PER_US                  /* of an iteration that a job counts itself */
+#define LEAST_NS \
+	UINT64_C(100) /* of an iteration that a job counts itself: a system call, at least */
 
 /* A parked job needs nothing. */
 static int broker_gate_enter(struct broker *broker, struct broker_job *job, bool parked)

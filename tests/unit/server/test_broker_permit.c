@@ -173,6 +173,15 @@ TEST_WITH(broker_recall__clean_iterations_shrink_the_margin, begin, end)
 	assert_int_equal(broker->gate.clean, 50);
 }
 
+TEST_WITH(broker_recall__counts_iterations_of_less_than_a_microsecond, begin, end)
+{
+	begin_and_end(200);
+	for (int i = 0; i < 100; i++)
+		iterate(200);
+	broker_recall(broker);
+	assert_int_equal(broker->jobs[a].iterations, 101);
+}
+
 TEST_WITH(broker_recall__believes_no_more_than_the_time_that_has_passed, begin, end)
 {
 	const struct broker_job *job = &broker->jobs[a];
@@ -183,7 +192,7 @@ TEST_WITH(broker_recall__believes_no_more_than_the_time_that_has_passed, begin, 
 	permit->word = UINT64_MAX - 2; /* between two, after nearly all that fit a word */
 	broker_recall(broker);
 	assert_int_equal(job->served_ns, 10 * MS);
-	assert_int_equal(job->iterations, 1 + 10000);
+	assert_int_equal(job->iterations, 1 + 100000);
 
 	must(broker_begin(broker, a));
 	pass(10 * MS);
