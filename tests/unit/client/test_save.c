@@ -2,6 +2,7 @@
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/must.h"
+#include "tests/support/slow_load.h"
 #include "tests/support/temp_dir.h"
 
 #include "relive/save.h"
@@ -10,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -397,55 +397,15 @@ TEST_WITH(table_load__after_an_error_there_is_no_table, begin, end)
 	replay_close(&fx);
 }
 
-/* A load in a thread of its own, which stops when its table is there: between two meetings. */
-struct slow_load {
-	struct rlv_store *store;
-	pthread_barrier_t meet;
-	bool has_met;
-	int ret;
-};
-
-static void meet_twice(struct slow_load *slow)
-{
-	if (!slow->has_met)
-		for (int i = 0; i < 2; i++)
-			(void)pthread_barrier_wait(&slow->meet);
-	slow->has_met = true;
-}
-
-static int meet_half_way(void *ctx, uint64_t done, uint64_t total)
-{
-	if (done > total / 2)
-		meet_twice(ctx);
-	return 0;
-}
-
-static void *load_slowly(void *arg)
-{
-	struct slow_load *slow = arg;
-	struct rlv_load_opts opts = RLV_LOAD_OPTS_INIT;
-	struct rlv_table *table = NULL;
-
-	opts.name = "other";
-	opts.progress = meet_half_way;
-	opts.ctx = slow;
-	slow->ret = rlv_table_load(slow->store, path, &opts, NULL, &table);
-	if (slow->ret == 0)
-		slow->ret = rlv_table_close(&table);
-	meet_twice(slow); /* it failed early */
-	return NULL;
-}
-
 TEST_WITH(table_load__is_not_seen_before_it_is_whole, begin, end)
 {
 	const struct rlv_table_opts table_opts = { .capacity = 8192 };
 	struct rlv_load_opts opts = RLV_LOAD_OPTS_INIT;
 	struct rlv_store_info info = { .size = sizeof(info) };
-	struct slow_load slow = { .ret = 0 };
+	struct slow_load slow = { .path = path, .opts = RLV_LOAD_OPTS_INIT };
 	struct replay_fixture fx;
 	struct rlv_table *table = NULL;
 	struct rlv_writer *writer;
-	pthread_t thread;
 	size_t n = 0;
 
 	replay_open(&fx, &table_opts);
@@ -454,23 +414,18 @@ TEST_WITH(table_load__is_not_seen_before_it_is_whole, begin, end)
 	replay_writer_done(&writer);
 	must(rlv_table_save(fx.table, path, NULL, NULL), "save");
 	slow.store = fx.store;
-	opts.name = "other";
-	assert_int_equal(pthread_barrier_init(&slow.meet, NULL, 2), 0);
-	assert_int_equal(pthread_create(&thread, NULL, load_slowly, &slow), 0);
-	(void)pthread_barrier_wait(&slow.meet);
+	slow.opts.name = opts.name = "other";
+	slow_load_begin(&slow);
 	replay_expect(rlv_table_open(fx.store, "other", &table), -EBUSY, "is being loaded");
 	expect(rlv_table_load(fx.store, path, &opts, NULL, &table), -EBUSY);
 	must(rlv_store_tables(fx.store, NULL, &n), "tables");
 	must(rlv_store_info(fx.store, &info), "info");
-	(void)pthread_barrier_wait(&slow.meet);
-	assert_int_equal(pthread_join(thread, NULL), 0);
+	must(slow_load_end(&slow), "load");
 	assert_int_equal(n, 1);
 	assert_int_equal(info.n_tables, 1);
-	must(slow.ret, "load");
 	must(rlv_table_open(fx.store, "other", &table), "open");
 	assert_int_equal(replay_info(table).views[0].items, replay_info(fx.table).views[0].items);
 	must(rlv_table_close(&table), "close");
-	(void)pthread_barrier_destroy(&slow.meet);
 	replay_close(&fx);
 }
 

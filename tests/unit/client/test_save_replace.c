@@ -1,6 +1,7 @@
 /* Loads that replace a table: it is there, whole and in use, until the new one is. */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/must.h"
+#include "tests/support/slow_load.h"
 #include "tests/support/temp_dir.h"
 
 #include "relive/kv.h"
@@ -10,7 +11,6 @@
 #include "client/store/store.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,40 +96,6 @@ static void close_replaced(struct replay_fixture *fx)
 
 /* -------- a load that stops half way -------- */
 
-struct slow_load {
-	struct rlv_store *store;
-	pthread_barrier_t meet;
-	bool has_met;
-	int ret;
-};
-
-static void meet_twice(struct slow_load *slow)
-{
-	if (!slow->has_met)
-		for (int i = 0; i < 2; i++)
-			(void)pthread_barrier_wait(&slow->meet);
-	slow->has_met = true;
-}
-
-static int meet_half_way(void *ctx, uint64_t done, uint64_t total)
-{
-	if (done > total / 2)
-		meet_twice(ctx);
-	return 0;
-}
-
-static void *load_slowly(void *arg)
-{
-	struct slow_load *slow = arg;
-	struct rlv_table *table = NULL;
-
-	slow->ret = load(slow->store, meet_half_way, slow, &table);
-	if (slow->ret == 0)
-		slow->ret = rlv_table_close(&table);
-	meet_twice(slow); /* it failed early */
-	return NULL;
-}
-
 static int sample(struct rlv_sampler *sampler)
 {
 	const struct rlv_batch *batch = NULL;
@@ -149,12 +115,11 @@ static int append(struct replay_fixture *fx, struct rlv_writer *writer)
 
 TEST_WITH(table_load__replace_leaves_the_earlier_one_in_use, begin, end)
 {
-	struct slow_load slow = { .ret = 0 };
+	struct slow_load slow = { .path = path, .opts = RLV_LOAD_OPTS_INIT };
 	struct replay_fixture fx;
 	struct rlv_table *table = NULL;
 	struct rlv_sampler *sampler;
 	struct rlv_writer *writer;
-	pthread_t thread;
 	uint64_t items, used;
 
 	open_saved(&fx);
@@ -163,17 +128,14 @@ TEST_WITH(table_load__replace_leaves_the_earlier_one_in_use, begin, end)
 	items = items_of(fx.store);
 	used = used_bytes(fx.store);
 	slow.store = fx.store;
-	assert_int_equal(pthread_barrier_init(&slow.meet, NULL, 2), 0);
-	assert_int_equal(pthread_create(&thread, NULL, load_slowly, &slow), 0);
-	(void)pthread_barrier_wait(&slow.meet);
+	slow.opts.replace = true;
+	slow_load_begin(&slow);
 	assert_int_equal(items_of(fx.store), items);
 	assert_true(used_bytes(fx.store) > used);
 	must(sample(sampler), "sample");
 	must(append(&fx, writer), "append");
 	replay_expect(load(fx.store, NULL, NULL, &table), -EBUSY, "is being loaded");
-	(void)pthread_barrier_wait(&slow.meet);
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	must(slow.ret, "load");
+	must(slow_load_end(&slow), "load");
 	/* Who had the earlier one hears that it was dropped. */
 	replay_expect(sample(sampler), -ESTALE, "dropped");
 	replay_expect(append(&fx, writer), -ESTALE, "dropped");
@@ -182,7 +144,6 @@ TEST_WITH(table_load__replace_leaves_the_earlier_one_in_use, begin, end)
 	expect(rlv_writer_close(&writer), -ESTALE);
 	must(rlv_table_close(&fx.table), "close table");
 	assert_int_equal(used_bytes(fx.store), used); /* it is freed when nobody has it mapped */
-	(void)pthread_barrier_destroy(&slow.meet);
 	close_replaced(&fx);
 }
 
