@@ -362,6 +362,8 @@ static int attach_hear(struct attach *attach)
 		renewal->reply = packet;
 		renewal->answered = true;
 		attach->made = true;
+		if (renewal->next) /* the target makes one at a time */
+			renewal->next->deadline = deadline_of(attach);
 		if (renewal->region == 0)
 			drop_renewal(attach, renewal);
 		return 0;

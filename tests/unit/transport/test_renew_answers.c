@@ -41,6 +41,7 @@ enum answer {
 	NOISE,
 	SAME_PAGE,   /* for ever, of the second region */
 	FULL_SOCKET, /* reads nothing for a while once it answered a second region */
+	WHEN_TOLD,   /* a page for each post */
 };
 
 struct liar {
@@ -49,7 +50,7 @@ struct liar {
 	int listener, sock;
 	enum answer answer;
 	int regions; /* that were asked for */
-	sem_t reads; /* FULL_SOCKET: the target may read on */
+	sem_t reads; /* FULL_SOCKET, WHEN_TOLD: the target may go on */
 	struct rng rng;
 	pthread_t thread;
 	struct transport *tr;
@@ -159,6 +160,8 @@ static void answer_one(struct liar *liar, const struct packet *ask)
 			(void)sem_wait(&liar->reads);
 		return;
 	case ATTACH_RENEW:
+		if (liar->answer == WHEN_TOLD)
+			(void)sem_wait(&liar->reads);
 		if (liar->answer == HANG_UP)
 			(void)shutdown(liar->sock, SHUT_RDWR);
 		else if (liar->answer != NEVER && liar->answer != FULL_SOCKET)
@@ -302,6 +305,27 @@ TEST(renew__without_an_answer)
 	assert_int_equal(liar.tr->broken, -ETIMEDOUT);
 	assert_int_equal(transport_renew(liar.region, 8192), -ECONNRESET);
 	assert_false(transport_renewing(liar.tr));
+	end(&liar);
+}
+
+/* A target that makes one page after the other has the time of each. */
+TEST(renew__of_many_takes_the_time_of_each)
+{
+	struct liar liar;
+	int ret;
+
+	begin(&liar, WHEN_TOLD, 1);
+	for (uint64_t page = 1; page <= 4; page++)
+		assert_int_equal(transport_prepare(liar.region, page * 4096), -EAGAIN);
+	for (uint64_t page = 1; page <= 4; page++) {
+		fake_clock_advance(&liar.clock, LEASE_NS - 1);
+		assert_int_equal(transport_prepare(liar.region, page * 4096), -EAGAIN);
+		assert_int_equal(sem_post(&liar.reads), 0);
+		do {
+			ret = transport_prepare(liar.region, page * 4096);
+		} while (ret == -EAGAIN);
+		assert_int_equal(ret, 0);
+	}
 	end(&liar);
 }
 
