@@ -76,19 +76,14 @@ static int check_daemon(const char *address, int64_t timeout_ns, char *words)
 	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
 	char answer[ANSWER_BYTES] = "";
 	const char *body;
-	ssize_t n = 1;
+	size_t n = 1;
 	int fd, ret = tcp_connect(address, deadline, &fd);
 
 	if (ret)
 		goto out;
-	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(request) - 1)
-		ret = tcp_failed("send");
-	for (size_t len = 0; ret == 0 && n > 0 && len < ANSWER_BYTES - 1; len += (size_t)n) {
-		ret = tcp_limit_wait(fd, deadline);
-		n = ret ? 0 : recv(fd, answer + len, ANSWER_BYTES - 1 - len, 0);
-		if (n < 0)
-			ret = tcp_failed("receive");
-	}
+	ret = tcp_send(fd, request, sizeof(request) - 1, deadline);
+	for (size_t len = 0; ret == 0 && n && len < ANSWER_BYTES - 1; len += ret ? 0 : n)
+		ret = tcp_receive(fd, answer + len, ANSWER_BYTES - 1 - len, deadline, &n);
 	close(fd);
 	body = strstr(answer, "\r\n\r\n");
 	if (ret == 0 && (!body || strncmp(answer, "HTTP/1.1 ", 9) != 0))

@@ -2,39 +2,85 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/os/clock.h"
 
-int tcp_limit_wait(int fd, uint64_t deadline_ns)
+static int failed(const char *call)
 {
-	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns) / CLOCK_NS_PER_US;
-	struct timeval wait = { .tv_sec = left / 1000000, .tv_usec = left % 1000000 };
+	return error_set(-errno, "%s: %m", call);
+}
 
-	if (left <= 0)
-		return error_set(-ETIMEDOUT, "no answer in time");
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* connect(2) too */
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+static int wait_for(int fd, short events, uint64_t deadline_ns)
+{
+	struct pollfd ready = { .fd = fd, .events = events };
+
+	for (;;) {
+		int n = poll(&ready, 1, deadline_left_ms(clock_monotonic(), deadline_ns));
+
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return failed("poll");
+		if (deadline_expired(clock_monotonic(), deadline_ns))
+			return error_set(-ETIMEDOUT, "no answer in time");
+	}
+}
+
+int tcp_send(int fd, const void *bytes, size_t len, uint64_t deadline_ns)
+{
+	const char *at = bytes;
+
+	while (len) {
+		int ret = wait_for(fd, POLLOUT, deadline_ns);
+		ssize_t n = ret ? 0 : send(fd, at, len, MSG_NOSIGNAL);
+
+		if (ret)
+			return ret;
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return failed("send");
+		at += n > 0 ? n : 0;
+		len -= n > 0 ? (size_t)n : 0;
+	}
 	return 0;
 }
 
-int tcp_failed(const char *call)
+int tcp_receive(int fd, void *bytes, size_t len, uint64_t deadline_ns, size_t *n_out)
 {
-	if (errno == EINPROGRESS || errno == EAGAIN)
-		return error_set(-ETIMEDOUT, "no answer in time");
-	return error_set(-errno, "%s: %m", call);
+	ssize_t n;
+
+	do {
+		int ret = wait_for(fd, POLLIN, deadline_ns);
+
+		if (ret)
+			return ret;
+		n = recv(fd, bytes, len, 0);
+	} while (n < 0 && (errno == EAGAIN || errno == EINTR));
+	if (n < 0)
+		return failed("receive");
+	*n_out = (size_t)n;
+	return 0;
 }
 
 static int tcp_connect_one(const struct addrinfo *at, uint64_t deadline_ns, int *fd_out)
 {
-	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int ret = fd < 0 ? tcp_failed("socket") : tcp_limit_wait(fd, deadline_ns);
+	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int ret = fd < 0 ? failed("socket") : 0;
+	socklen_t len = sizeof(int);
+	int error = 0;
 
-	if (ret == 0 && connect(fd, at->ai_addr, at->ai_addrlen))
-		ret = tcp_failed("connect");
+	if (ret == 0 && connect(fd, at->ai_addr, at->ai_addrlen)) {
+		if (errno != EINPROGRESS && errno != EINTR)
+			ret = failed("connect");
+		if (ret == 0)
+			ret = wait_for(fd, POLLOUT, deadline_ns);
+		if (ret == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error)
+			ret = error_set(-error, "connect: %s", strerror(error));
+	}
 	if (ret && fd >= 0)
 		close(fd);
 	*fd_out = fd;

@@ -1,9 +1,11 @@
 /*
- * tcp.h - connects to [HOST:]PORT, with one deadline for all calls on a blocking socket.
+ * tcp.h - connects to [HOST:]PORT and talks, with one deadline for all calls. A signal, or a stop of the process, ends
+ * no wait.
  */
 #ifndef RLV_CLI_TCP_H
 #define RLV_CLI_TCP_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -15,14 +17,11 @@
  */
 int tcp_connect(const char *address, uint64_t deadline_ns, int *fd_out) RLV_MUST_CHECK;
 
-/*
- * Bounds the next call on the socket by what is left of the deadline. -ETIMEDOUT: nothing is left.
- */
-int tcp_limit_wait(int fd, uint64_t deadline_ns) RLV_MUST_CHECK;
+/* Sends all. -ETIMEDOUT, and errors of send(2). */
+int tcp_send(int fd, const void *bytes, size_t len, uint64_t deadline_ns) RLV_MUST_CHECK;
 
-/*
- * Error of a socket call that failed: -ETIMEDOUT if tcp_limit_wait's limit ended it, else -errno.
- */
-int tcp_failed(const char *call);
+/* Receives what comes next, at most len; *n_out = 0: the peer has closed. -ETIMEDOUT, and errors of recv(2). */
+int tcp_receive(int fd, void *bytes, size_t len, uint64_t deadline_ns, size_t *n_out)
+	RLV_MUST_CHECK;
 
 #endif

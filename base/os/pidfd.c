@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/os/clock.h"
+
 static int pidfd_of(pid_t pid, int *pidfd_out)
 {
 	long fd = syscall(SYS_pidfd_open, pid, 0);
@@ -61,9 +63,14 @@ int pidfd_pid(int pidfd, pid_t *pid_out)
 
 bool pidfd_is_dead(int pidfd, int timeout_ms)
 {
+	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ms * CLOCK_NS_PER_MS);
 	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
+	int n;
 
-	return poll(&ready, 1, timeout_ms) == 1 && (ready.revents & POLLIN);
+	do /* a signal ends no wait */
+		n = poll(&ready, 1, deadline_left_ms(clock_monotonic(), deadline));
+	while (n < 0 && errno == EINTR);
+	return n == 1 && (ready.revents & POLLIN);
 }
 
 int pidfd_kill(int pidfd)
