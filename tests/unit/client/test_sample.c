@@ -1,6 +1,9 @@
 /* Samples: the values of a batch's items, and waits. */
 #include "tests/support/fixture/replay_fixture.h"
+#include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
+
+#include "client/sampler/sampler.h"
 
 #include <errno.h>
 #include <string.h>
@@ -451,17 +454,22 @@ TEST(sampler_sample__waits_for_min_size)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
+	struct fake_clock clock; /* moved by looks alone */
 
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	sampler = replay_sampler(&fx, NULL);
+	fake_clock_init(&clock, clock_now_ns(clock_monotonic()));
+	atomic_store(&clock.step_ns, MS);
+	sampler->h.clock = sampler->h.set.clock = &clock.clock;
 	replay_append_plain(&fx, writer, 0, 10); /* 9 items */
 	replay_expect(rlv_sampler_sample(sampler, 4, 20 * MS, &batch), -ETIMEDOUT, "min_size 10");
 	replay_append_plain(&fx, writer, 0, 1);
 	batch = replay_sample(sampler, 4);
 	rlv_batch_release(sampler, batch);
 	assert_true(replay_sampler_stats(sampler).limiter_waits == 1);
-	assert_true(replay_sampler_stats(sampler).limiter_wait_ns >= 20u * MS);
+	/* from the first refusal to behind the deadline */
+	assert_in_range(replay_sampler_stats(sampler).limiter_wait_ns, 10 * MS, 25 * MS);
 	replay_end(&fx, &writer, &sampler);
 }
 
