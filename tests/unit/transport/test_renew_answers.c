@@ -50,7 +50,8 @@ struct liar {
 	int listener, sock;
 	enum answer answer;
 	int regions; /* that were asked for */
-	sem_t reads; /* FULL_SOCKET, WHEN_TOLD: the target may go on */
+	sem_t reads; /* FULL_SOCKET, WHEN_TOLD: the target may go on ... */
+	sem_t rests; /* ... FULL_SOCKET: it has answered the second region, and reads nothing more */
 	struct rng rng;
 	pthread_t thread;
 	struct transport *tr;
@@ -156,8 +157,10 @@ static void answer_one(struct liar *liar, const struct packet *ask)
 			return;
 		}
 		answer_region(liar);
-		if (++liar->regions == 2 && liar->answer == FULL_SOCKET)
+		if (++liar->regions == 2 && liar->answer == FULL_SOCKET) {
+			(void)sem_post(&liar->rests);
 			(void)sem_wait(&liar->reads);
+		}
 		return;
 	case ATTACH_RENEW:
 		if (liar->answer == WHEN_TOLD)
@@ -206,6 +209,7 @@ static void begin(struct liar *liar, enum answer answer, uint64_t seed)
 	memset(liar, 0, sizeof(*liar));
 	liar->answer = answer;
 	assert_int_equal(sem_init(&liar->reads, 0, 0), 0);
+	assert_int_equal(sem_init(&liar->rests, 0, 0), 0);
 	rng_seed(&liar->rng, seed, 0);
 	fake_clock_init(&liar->clock, 1000);
 	temp_dir_make(liar->dir);
@@ -224,6 +228,7 @@ static void end(struct liar *liar)
 	pthread_join(liar->thread, NULL);
 	close(liar->listener);
 	(void)sem_destroy(&liar->reads);
+	(void)sem_destroy(&liar->rests);
 	temp_dir_remove(liar->dir);
 }
 
@@ -365,13 +370,13 @@ TEST(attach__in_two_steps_over_a_full_socket)
 
 	begin(&liar, FULL_SOCKET, 1);
 	assert_int_equal(transport_attach_begin(liar.tr, &grant), 0);
-	/* Once the answer is there nothing more is read. */
-	usleep(100000);
+	while (sem_wait(&liar.rests)) /* interrupted */
+		;
 	for (uint64_t off = 0; off < REGION_BYTES; off += 4096)
 		assert_int_equal(transport_prepare(liar.region, off), -EAGAIN);
 	assert_int_equal(transport_attach_end(liar.tr, &grant, &second), -EAGAIN);
 	assert_int_equal(sem_post(&liar.reads), 0);
-	for (int i = 0; ret == -EAGAIN && i < 2000; i++) {
+	for (int i = 0; ret == -EAGAIN && i < 10000; i++) {
 		usleep(1000);
 		ret = transport_attach_end(liar.tr, &grant, &second);
 	}
