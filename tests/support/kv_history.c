@@ -16,6 +16,7 @@
 
 #define CLIENTS 3u
 #define CALLS_MOST 2000000u
+#define PUTS_LEAST 50u /* of each key */
 
 struct entry {
 	struct history_call call;
@@ -25,6 +26,7 @@ struct entry {
 
 struct history {
 	_Atomic uint32_t n, started;
+	_Atomic uint32_t puts[KV_HISTORY_KEYS]; /* that were done */
 	struct entry entries[CALLS_MOST];
 };
 
@@ -79,6 +81,8 @@ static int child_that_calls(void *arg)
 			entry->call = call;
 			atomic_signal_fence(memory_order_seq_cst);
 			entry->call.end = clock_now_ns(clock_monotonic());
+			if (call.kind == HISTORY_PUT)
+				atomic_fetch_add(&history->puts[entry->key], 1);
 		}
 		if (i % 64 == 0) {
 			(void)!rlv_kv_release(kv);
@@ -112,7 +116,7 @@ static void check_history(uint32_t n)
 		if (!history_check(calls, found, &why))
 			fail_msg("key %u, %zu calls: %s", key, found, why);
 		print_message("key %u: %zu calls, %zu puts, are linearizable\n", key, found, puts);
-		assert_true(puts > 50);
+		assert_true(puts > PUTS_LEAST);
 	}
 	free(calls);
 }
@@ -135,8 +139,19 @@ void kv_history_begin(struct processes *ps, uint32_t kills, void (*event)(void *
 	}
 }
 
+static bool has_puts(void *ctx)
+{
+	bool enough = true;
+
+	(void)ctx;
+	for (uint32_t key = 0; key < KV_HISTORY_KEYS; key++)
+		enough &= atomic_load(&history->puts[key]) > PUTS_LEAST;
+	return enough;
+}
+
 void kv_history_stop(struct processes *ps)
 {
+	assert_true(processes_until(has_puts, NULL));
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		processes_kill(ps, clients[i], SIGKILL);
 }

@@ -13,7 +13,7 @@
    called before each. Three clients go on. Fails the test on any error. */
 void kv_history_begin(struct processes *ps, uint32_t kills, void (*event)(void *ctx, uint32_t i),
 		      void *ctx);
-/* Kills the clients. */
+/* Kills the clients when each key was put often enough. */
 void kv_history_stop(struct processes *ps);
 /* Fails the test unless the history is linearizable, and has puts of each key. */
 void kv_history_end(void);

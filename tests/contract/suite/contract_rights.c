@@ -142,7 +142,7 @@ static void assert_gauges(struct rig *rig, const struct target_stats *want)
 {
 	struct target_stats now = stats_of(rig);
 
-	for (int i = 0; i < 2000 && !same_gauges(&now, want); i++) {
+	for (int i = 0; i < 10000 && !same_gauges(&now, want); i++) {
 		(void)rig->tg->ops->progress(rig->tg, (uint64_t)CLOCK_NS_PER_MS);
 		now = stats_of(rig);
 	}
@@ -407,12 +407,12 @@ static enum fence_result fence(struct rig *rig, uint64_t client_id, enum fence_h
 	return result;
 }
 
-static void fence__cut_of_a_client_with_writes_under_way(void **state)
+/* True if some were under way when it was cut off. */
+static bool cut_amid_writes(struct rig *rig, uint64_t client_id)
 {
-	struct rig *rig = rig_of(state);
 	struct target_stats before = stats_of(rig);
-	struct raw *raw = join(rig, OTHER);
-	struct verbs_attached attached = attach(rig, raw, OTHER, RIGHT_ALL);
+	struct raw *raw = join(rig, client_id);
+	struct verbs_attached attached = attach(rig, raw, client_id, RIGHT_ALL);
 	uint8_t *then = malloc(RIG_REGION);
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 
@@ -421,20 +421,31 @@ static void fence__cut_of_a_client_with_writes_under_way(void **state)
 	for (uint32_t i = 0; i < RAW_DEPTH; i++)
 		raw_post(raw, IBV_WR_RDMA_WRITE, attached.address + i % 64 * (RAW_MEMORY / 2),
 			 attached.key[0], RAW_MEMORY / 2);
-	assert_int_equal(fence(rig, OTHER, FENCE_ASK), FENCE_ALIVE);
-	assert_int_equal(fence(rig, OTHER, FENCE_CUT), FENCE_DEAD);
+	assert_int_equal(fence(rig, client_id, FENCE_ASK), FENCE_ALIVE);
+	assert_int_equal(fence(rig, client_id, FENCE_CUT), FENCE_DEAD);
 	/* no client overwrites later changes of the target */
 	for (size_t i = 0; i < RIG_REGION; i++)
 		rig->spec.base[i] = (uint8_t)(i * 31);
 	memcpy(then, rig->spec.base, RIG_REGION);
 	for (uint32_t i = 0; i < RAW_DEPTH; i++)
 		status = raw_wait(raw);
-	assert_int_not_equal(status, IBV_WC_SUCCESS); /* some were under way */
 	assert_memory_equal(rig->spec.base, then, RIG_REGION);
 	free(then);
 	raw_close(raw);
 	assert_gauges(rig, &before);
 	assert_int_equal(stats_of(rig).fences, before.fences + 1);
+	return status != IBV_WC_SUCCESS;
+}
+
+static void fence__cut_of_a_client_with_writes_under_way(void **state)
+{
+	struct rig *rig = rig_of(state);
+	uint64_t id = OTHER;
+
+	/* A device is done with all of them where we lose the processor in between: not each time. */
+	while (!cut_amid_writes(rig, id) && id < OTHER + 10)
+		id++;
+	assert_true(id < OTHER + 10);
 }
 
 #define VERBS 4

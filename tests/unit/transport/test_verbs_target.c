@@ -408,12 +408,17 @@ VERBS_TEST(poll_fd__is_readable_without_a_client)
 {
 	struct node *node = *state;
 	struct pollfd ready = { .events = POLLIN };
+	int looks;
 
 	listen_far(node);
 	ready.fd = node->tg->ops->poll_fd(node->tg);
-	assert_int_equal(poll(&ready, 1, 10 * (int)(PEERS_LOOK_NS / CLOCK_NS_PER_MS)), 1);
-	look_later(node, 0);
-	assert_int_equal(poll(&ready, 1, 0), 0);
+	looks = poll(&ready, 1, 10 * (int)(PEERS_LOOK_NS / CLOCK_NS_PER_MS));
+	assert_int_equal(looks, 1);
+	for (int i = 0; looks && i < 10; i++) { /* the next look may be due already */
+		look_later(node, 0);
+		looks = poll(&ready, 1, 0);
+	}
+	assert_int_equal(looks, 0);
 }
 
 /* -------- forks -------- */
