@@ -98,10 +98,10 @@ static struct lone lone_make(enum way way, uint64_t off, uint32_t opening)
 	};
 }
 
-/* Sends bytes and takes an answer of n; false if the node hung up or was silent for half a second. */
+/* Sends bytes and takes an answer of n; false if the node hung up, or was silent for 10 s. */
 static bool ask(struct cheat *cheat, const void *bytes, size_t n_bytes, void *answer_out, size_t n)
 {
-	uint64_t end = deadline_after(clock_monotonic(), CLOCK_NS_PER_S / 2);
+	uint64_t end = deadline_after(clock_monotonic(), 10 * CLOCK_NS_PER_S);
 	int sock = cheat->link.stream.sock;
 	size_t have = 0;
 
@@ -231,7 +231,7 @@ static void opening__after_its_detach(void **state)
 	assert_true(try(&cheat, BY_READ, OFF, cheat.attached.opening));
 	detach.detach.request = cheat.attached.request;
 	assert_int_equal(ofi_link_ask(&cheat.link, &detach, OFI_DETACH, NULL, DEADLINE_NEVER), 0);
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 10000; i++) {
 		struct target_stats stats;
 
 		rig->tg->ops->stats(rig->tg, &stats);

@@ -157,7 +157,7 @@ static void assert_dead_soon(struct rig *rig)
 {
 	enum fence_result result = fence(rig, FENCE_ASK);
 
-	for (int i = 0; i < 5000 && result != FENCE_DEAD; i++) {
+	for (int i = 0; i < 10000 && result != FENCE_DEAD; i++) {
 		(void)rig->tg->ops->progress(rig->tg, (uint64_t)CLOCK_NS_PER_MS);
 		result = fence(rig, FENCE_ASK);
 	}

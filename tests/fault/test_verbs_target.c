@@ -40,7 +40,7 @@ static void assert_forgotten(struct transport_target *tg)
 static int use(struct transport_target *tg)
 {
 	struct transport_opts opts = { .client_id = CLIENT,
-				       .timeout_ns = 100 * (uint64_t)CLOCK_NS_PER_MS };
+				       .timeout_ns = 10 * (uint64_t)CLOCK_NS_PER_S };
 	struct target_region spec = { .kind = 1, .size = 2 << 20 };
 	struct region_grant grant;
 	struct region *region = NULL;

@@ -102,7 +102,7 @@ static void scene_open(struct scene *s)
 	struct rlv_store_opts store = RLV_STORE_OPTS_INIT;
 
 	*s = (struct scene){ .store = NULL };
-	store.timeout_ns = 500 * 1000 * 1000;
+	store.timeout_ns = 10 * (int64_t)1000000000;
 	must(rlv_store_open("embed:", &store, &s->store), "rlv_store_open");
 	must(rlv_weights_create(s->store, "policy", &opts, &s->learner), "rlv_weights_create");
 	s->of_learner = last;

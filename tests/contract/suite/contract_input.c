@@ -41,7 +41,7 @@ static struct target_stats stats_of(struct transport_target *tg)
 /* A hang-up may still be on its way. */
 static void assert_qps(struct transport_target *tg, uint64_t want)
 {
-	for (int i = 0; i < 2000 && gauge_of(stats_of(tg), "qps") != want; i++)
+	for (int i = 0; i < 10000 && gauge_of(stats_of(tg), "qps") != want; i++)
 		(void)tg->ops->progress(tg, (uint64_t)CLOCK_NS_PER_MS);
 	assert_int_equal(gauge_of(stats_of(tg), "qps"), want);
 }

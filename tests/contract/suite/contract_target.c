@@ -562,7 +562,7 @@ static void fence__of_a_client_that_said_goodbye(void **state)
 
 	transport_close(&rig->tr);
 	/* the goodbye may still be on its way */
-	for (int i = 0; i < 500 && result != FENCE_DEAD; i++) {
+	for (int i = 0; i < 10000 && result != FENCE_DEAD; i++) {
 		result = fence(rig, RIG_CLIENT);
 		if (result != FENCE_DEAD)
 			(void)rig->tg->ops->progress(rig->tg, (uint64_t)CLOCK_NS_PER_MS);

@@ -11,7 +11,7 @@
 
 #define BATCH 48u
 #define ITEMS_MAX 8192u
-#define SECOND 1000000000ll
+#define PATIENCE_NS 10000000000ll /* of a call that waits for a shard, which comes */
 
 static const struct rlv_view three_step = { .n_step = 3, .stack = 2, .selector = RLV_UNIFORM };
 static const struct replay_look three_look = { 2, 3, 0.99 };
@@ -25,7 +25,7 @@ struct seen {
 
 static void start(struct nodes_rig *rig)
 {
-	replay_expect(rlv_sampler_scan_start(rig->sampler, false, SECOND), 0, NULL);
+	replay_expect(rlv_sampler_scan_start(rig->sampler, false, PATIENCE_NS), 0, NULL);
 }
 
 static void see(struct seen *seen, const struct rlv_batch *batch)
@@ -59,7 +59,7 @@ static void finish(struct nodes_rig *rig, struct seen *seen)
 {
 	int rc;
 
-	while ((rc = next(rig, seen, SECOND)) == 0)
+	while ((rc = next(rig, seen, PATIENCE_NS)) == 0)
 		;
 	replay_expect(rc, -ENODATA, "rlv_sampler_scan_start");
 }
@@ -179,7 +179,7 @@ TEST(sampler_scan__items_that_stay_are_seen_whatever_is_appended)
 		there = (uint32_t)replay_info(rig->nx.fx.table).views[0].items;
 		memset(&seen, 0, sizeof(seen));
 		start(rig);
-		while (next(rig, &seen, SECOND) == 0)
+		while (next(rig, &seen, PATIENCE_NS) == 0)
 			append_some(rig, 1);
 		for (size_t row = 0; at < there; row++)
 			if (replay_is_item(&rig->nx.fx.oracle, 0, row, &three_step))
@@ -201,7 +201,7 @@ TEST(sampler_scan__items_that_are_overwritten_are_left_out)
 		append_some(rig, 20);
 		memset(&seen, 0, sizeof(seen));
 		start(rig);
-		replay_expect(next(rig, &seen, SECOND), 0, NULL);
+		replay_expect(next(rig, &seen, PATIENCE_NS), 0, NULL);
 		rows = rig->nx.fx.oracle.streams[0].n;
 		append_some(rig, 35); /* the table's slots but a few blocks: some old items stay */
 		finish(rig, &seen);
@@ -243,7 +243,7 @@ TEST(sampler_scan__waits_for_a_shard_that_is_down)
 	scan_all(rig, &all);
 	memset(&seen, 0, sizeof(seen));
 	start(rig);
-	replay_expect(next(rig, &seen, SECOND), 0, NULL);
+	replay_expect(next(rig, &seen, PATIENCE_NS), 0, NULL);
 	nodes_cut(&rig->nx, 1, 1);
 	while (next(rig, &seen, 0) == 0)
 		;
@@ -297,7 +297,7 @@ TEST(sampler_scan__without_a_shard_that_is_lost)
 	scan_all(rig, &seen);
 	assert_int_equal(seen.n, all.n - of_shard(&all, 1));
 	assert_int_equal(of_shard(&seen, 1), 0);
-	replay_expect(rlv_sampler_gather(rig->sampler, all.key, 64, SECOND, &batch), 0, NULL);
+	replay_expect(rlv_sampler_gather(rig->sampler, all.key, 64, PATIENCE_NS, &batch), 0, NULL);
 	for (uint32_t i = 0; i < 64; i++)
 		assert_int_equal(batch->key[i], key_shard(all.key[i]) == 1 ? 0 : all.key[i]);
 	rlv_batch_release(rig->sampler, batch);

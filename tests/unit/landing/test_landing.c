@@ -533,7 +533,7 @@ static int life(void)
 	if (ret == 0)
 		ret = rlv_sampler_open(at.fx.table, &opts, &sampler);
 	if (ret == 0)
-		ret = rlv_sampler_sample(sampler, ITEMS, 1000000000, &batch);
+		ret = rlv_sampler_sample(sampler, ITEMS, WAIT_NS, &batch);
 	if (ret == 0)
 		ret = rlv_landing_use(landing, batch->key, at.stream);
 	if (batch)
@@ -581,8 +581,8 @@ TEST_WITH(life__device_is_lost_at_each_call, begin, end)
 	if (!at.fake)
 		skip();
 	at.fake->lose(CU_ILLEGAL_ADDRESS);
-	assert_int_equal(rlv_sampler_sample(at.sampler, ITEMS, 1000000000, &batch), -ENODEV);
-	assert_int_equal(rlv_sampler_sample(at.sampler, ITEMS, 1000000000, &batch), -ENODEV);
+	assert_int_equal(rlv_sampler_sample(at.sampler, ITEMS, WAIT_NS, &batch), -ENODEV);
+	assert_int_equal(rlv_sampler_sample(at.sampler, ITEMS, WAIT_NS, &batch), -ENODEV);
 	at.fake->lose(0);
 }
 
@@ -594,7 +594,7 @@ TEST_WITH(sample__device_that_is_lost_behind_the_copy_is_enodev, begin, end)
 		skip();
 	at.fake->reset();
 	at.fake->fail_call("cuStreamWriteValue64", 1, CU_ILLEGAL_ADDRESS);
-	assert_int_equal(rlv_sampler_sample(at.sampler, ITEMS, 1000000000, &batch), -ENODEV);
+	assert_int_equal(rlv_sampler_sample(at.sampler, ITEMS, WAIT_NS, &batch), -ENODEV);
 	at.fake->reset();
 }
 

@@ -310,7 +310,7 @@ static int life(void (*calm)(void))
 	if (ret == 0)
 		ret = rlv_sampler_open(gather_fx.table, &opts, &sampler);
 	if (ret == 0)
-		ret = rlv_sampler_sample(sampler, GATHER_ITEMS, 1000000000, &batch);
+		ret = rlv_sampler_sample(sampler, GATHER_ITEMS, GATHER_WAIT_NS, &batch);
 	calm();
 	if (ret == 0) {
 		gather_expect_whole(direct, batch, 1);

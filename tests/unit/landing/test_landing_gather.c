@@ -359,7 +359,7 @@ static void *writer_main(void *ctx)
 /* In real time: until a writer has come between often enough, and without a wrong byte. */
 TEST_WITH(sample__beside_a_writer_is_whole, gather_begin, gather_end)
 {
-	uint64_t until = clock_now_ns(clock_monotonic()) + GATHER_WAIT_NS;
+	uint64_t until = clock_now_ns(clock_monotonic()) + 6 * GATHER_WAIT_NS;
 	struct rlv_stats stats = { .size = sizeof(stats) };
 	struct rlv_sampler *sampler;
 	atomic_bool stop = false;

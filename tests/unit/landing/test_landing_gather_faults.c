@@ -76,7 +76,7 @@ static int life(uint32_t graph, uint64_t *gathered_out, const void **rows_out)
 		ret = rlv_sampler_open(gather_fx.table, &opts, &sampler);
 	if (ret == 0) {
 		*rows_out = sampler->apart.shared[0];
-		ret = rlv_sampler_sample(sampler, GATHER_ITEMS, 1000000000, &batch);
+		ret = rlv_sampler_sample(sampler, GATHER_ITEMS, GATHER_WAIT_NS, &batch);
 	}
 	if (ret == 0)
 		*gathered_out = gather_bytes(landing);

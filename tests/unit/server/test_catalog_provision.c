@@ -165,7 +165,7 @@ static void expect_rights(struct fleet *fx, uint64_t client_id, enum part_access
 			  const uint32_t rights[PART_PLACES])
 {
 	const struct transport_opts opts = { .clock = clock_monotonic(),
-					     .timeout_ns = CLOCK_NS_PER_S,
+					     .timeout_ns = 10 * CLOCK_NS_PER_S,
 					     .client_id = client_id };
 	const struct catalog_guest guest = { client_id, client_id, access, 3 };
 	struct catalog_grants grants;

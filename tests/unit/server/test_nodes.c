@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define LEASE_NS 1000000000u
+#define ANSWER_NS (10 * CLOCK_NS_PER_S)
 #define LOST_NS (5 * (uint64_t)LEASE_NS)
 
 struct fixture {
@@ -138,7 +139,7 @@ static struct frame_header take_request(struct fixture *fx)
 {
 	struct channel_frame frame;
 
-	if (channel_receive(&fx->peer, deadline_after(clock_monotonic(), CLOCK_NS_PER_S), &frame))
+	if (channel_receive(&fx->peer, deadline_after(clock_monotonic(), ANSWER_NS), &frame))
 		fail_msg("%s", error_last());
 	return frame.head;
 }
@@ -153,7 +154,7 @@ static void answer(struct fixture *fx, const struct frame_header *head,
 {
 	assert_int_equal(channel_send(&fx->peer, (uint16_t)(head->type | FRAME_ANSWER),
 				      head->request_id, message,
-				      deadline_after(clock_monotonic(), CLOCK_NS_PER_S)),
+				      deadline_after(clock_monotonic(), ANSWER_NS)),
 			 0);
 }
 
@@ -383,7 +384,7 @@ static void expect_fence(struct fixture *fx, uint64_t client_id, enum fence_how 
 	Relive__NodeFenceRequest *request;
 	struct channel_frame frame;
 
-	if (channel_receive(&fx->peer, deadline_after(clock_monotonic(), CLOCK_NS_PER_S), &frame))
+	if (channel_receive(&fx->peer, deadline_after(clock_monotonic(), ANSWER_NS), &frame))
 		fail_msg("%s", error_last());
 	assert_int_equal(frame.head.type, RELIVE__TYPE__TYPE_NODE_FENCE);
 	request = (Relive__NodeFenceRequest *)channel_unpack(
