@@ -65,6 +65,14 @@ static bool broker_all_end(const struct broker *broker, uint32_t at, uint32_t n)
 	return claims_end(claims, running, free);
 }
 
+/* True if job a began before job b; of two that began in the same tick of the clock, one did. */
+static bool broker_is_older(const struct broker *broker, uint32_t a, uint32_t b)
+{
+	uint64_t a_ns = broker->jobs[a].began_ns, b_ns = broker->jobs[b].began_ns;
+
+	return a_ns < b_ns || (a_ns == b_ns && a < b);
+}
+
 bool broker_is_safe(const struct broker *broker, uint32_t at, uint32_t n)
 {
 	const struct broker_job *asks = &broker->jobs[at];
@@ -76,7 +84,7 @@ bool broker_is_safe(const struct broker *broker, uint32_t at, uint32_t n)
 		if (i == at || job->state != BROKER_MEMBER || !job->runs)
 			continue;
 		alone = false;
-		oldest = oldest && asks->runs && asks->began_ns <= job->began_ns;
+		oldest = oldest && asks->runs && broker_is_older(broker, at, i);
 	}
 	return alone || broker_all_end(broker, at, n) || (oldest && !broker_all_end(broker, at, 0));
 }

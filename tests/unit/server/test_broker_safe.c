@@ -7,12 +7,14 @@
 
 #include "device/host/backend_host.h"
 #include "server/poold/broker.h"
+#include "tests/support/fake/fake_clock.h"
 #include "tests/support/must_internal.h"
 #include "tests/support/sealed_page.h"
 
 #define EXTENT ((uint64_t)4096)
 #define HOUR_NS (3600 * (uint64_t)CLOCK_NS_PER_S)
 
+static struct fake_clock standing; /* a grant that is late would be the last of its job */
 static struct backend *host;
 static struct broker *broker;
 static int pages[2];
@@ -42,7 +44,7 @@ static void join(uint32_t i)
 static int begin(void **state)
 {
 	const struct backend_host_opts opts = { .device_bytes = 16 * EXTENT };
-	struct broker_opts broker_opts = { .clock = clock_monotonic(),
+	struct broker_opts broker_opts = { .clock = &standing.clock,
 					   .bytes = 8 * EXTENT,
 					   .extent_bytes = EXTENT,
 					   .sharing = GATE_CURVES,
@@ -50,6 +52,7 @@ static int begin(void **state)
 
 	(void)state;
 	memset(n_held, 0, sizeof(n_held));
+	fake_clock_init(&standing, CLOCK_NS_PER_S);
 	sealed_pages(pages);
 	must(backend_host_open(&opts, &host));
 	broker_opts.backend = host;
@@ -106,6 +109,7 @@ TEST_WITH(take__that_would_keep_both_from_their_ends_waits, begin, end)
 	give_all(1);
 }
 
+/* Both began at the same time: one of them is the oldest. */
 TEST_WITH(take__of_the_oldest_goes_on_where_the_budget_has_shrunk, begin, end)
 {
 	const struct lease_limit limit = { .kind = LEASE_LIMIT_BUDGET, .bytes = 6 * EXTENT };
