@@ -8,6 +8,7 @@
 #include "device/backend_fault.h"
 #include "device/host/backend_host.h"
 #include "server/poold/broker.h"
+#include "tests/support/fake/fake_clock.h"
 #include "tests/support/must.h"
 #include "tests/support/sealed_page.h"
 #include "tests/support/test.h"
@@ -16,6 +17,7 @@
 #define EXTENTS 8u
 
 struct scene {
+	struct fake_clock clock; /* stands: a grant that is late would be the last of its job */
 	struct backend *host;
 	struct backend_fault fault;
 	struct broker *broker;
@@ -56,7 +58,7 @@ static void check(const struct scene *s)
 static int open_broker(struct scene *s)
 {
 	const struct broker_opts opts = { .backend = &s->fault.base,
-					  .clock = clock_monotonic(),
+					  .clock = &s->clock.clock,
 					  .bytes = EXTENTS * EXTENT,
 					  .extent_bytes = EXTENT,
 					  .strict = true,
@@ -150,6 +152,7 @@ static void scene_begin(struct scene *s, uint64_t fail_at)
 	const struct backend_host_opts host = { .device_bytes = 4 * EXTENTS * EXTENT };
 
 	memset(s, 0, sizeof(*s));
+	fake_clock_init(&s->clock, CLOCK_NS_PER_S);
 	must(backend_host_open(&host, &s->host), "open");
 	backend_fault_init(&s->fault, s->host, fail_at, -ENOMEM);
 	sealed_pages(s->pages[0]);
