@@ -11,6 +11,7 @@
 
 #define EXTENT ((uint64_t)2 << 20)
 #define N 3u
+#define PATIENCE_NS (10 * CLOCK_NS_PER_S)
 
 static const struct fakecuda_control *fake;
 static const struct cuda_calls *cu;
@@ -82,7 +83,7 @@ TEST_WITH(scrub__costs_three_calls_an_extent_and_two, begin, end)
 
 	assert_false(zeros(handles[0]));
 	before = fake->calls(NULL);
-	must(scrub_all(CLOCK_NS_PER_S));
+	must(scrub_all(PATIENCE_NS));
 	assert_int_equal(fake->calls(NULL) - before, 2 * (3 * N + 2)); /* 2 of the driver each */
 	for (uint32_t i = 0; i < N; i++)
 		assert_true(zeros(handles[i]));
@@ -95,10 +96,10 @@ TEST_WITH(scrub__each_call_fails_once, begin, end)
 
 	do {
 		fake->fail_call(NULL, n, CU_OUT_OF_MEMORY);
-		ret = scrub_all(CLOCK_NS_PER_S);
+		ret = scrub_all(PATIENCE_NS);
 		fake->fail_call(NULL, 0, CU_OK);
 		assert_true(ret == 0 || ret == -ENOMEM);
-		must(scrub_all(CLOCK_NS_PER_S));
+		must(scrub_all(PATIENCE_NS));
 		assert_int_equal(scrub.mapped, 0);
 		n++;
 	} while (ret);
