@@ -1,6 +1,11 @@
 /* Appended steps and their items, against the oracle. */
 #include "tests/support/fixture/replay_fixture.h"
+#include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
+
+#include "client/sampler/sampler.h"
+
+#include "ds/sumtree/tops.h"
 
 #include <errno.h>
 #include <string.h>
@@ -316,10 +321,14 @@ TEST(writer_append__newest_capacity_steps_stay_drawable)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
+	struct fake_clock clock;
 
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	sampler = replay_sampler(&fx, &how);
+	fake_clock_init(&clock, clock_now_ns(clock_monotonic()));
+	atomic_store(&clock.step_ns, 2 * TOPS_AGE_NS); /* no draw is by the sums of the last one */
+	sampler->h.clock = sampler->h.set.clock = &clock.clock;
 	for (uint32_t lap = 0; lap < 60; lap++) {
 		const struct rlv_batch *batch;
 		size_t n;
