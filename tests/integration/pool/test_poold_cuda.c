@@ -98,7 +98,7 @@ static struct rlv_pool *join_in(const char *name, struct rlv_store *store, const
 
 	opts.persistent_bytes = 2 * EXTENT;
 	opts.iteration_bytes = 2 * EXTENT;
-	opts.timeout_ns = POOLD_SECOND;
+	opts.timeout_ns = POOLD_SOON;
 	must(rlv_pool_open("test", name, &opts, &pool), "rlv_pool_open");
 	return pool;
 }
@@ -133,7 +133,7 @@ static void expect_bytes(const void *ptr, uint64_t bytes, uint8_t value)
 
 static bool holds(uint64_t bytes)
 {
-	uint64_t deadline = deadline_after(clock_monotonic(), POOLD_SECOND);
+	uint64_t deadline = deadline_after(clock_monotonic(), POOLD_SOON);
 
 	while (poold_status().held_bytes != bytes) {
 		if (deadline_expired(clock_monotonic(), deadline))
@@ -175,7 +175,7 @@ static int victim(void *ctx)
 	(void)ctx;
 	driver_open();
 	must(rlv_pool_stream(pool, NULL, &stream), "stream");
-	must(rlv_pool_iteration_begin(pool, POOLD_SECOND), "begin");
+	must(rlv_pool_iteration_begin(pool, POOLD_SOON), "begin");
 	(void)tensor(pool, RLV_POOL_ITERATION, 2 * EXTENT, stream, 9);
 	processes_sleep_ns(100 * (int64_t)POOLD_SECOND);
 	return 0;
@@ -211,7 +211,7 @@ TEST_WITH(job__has_memory_of_the_device, begin, end)
 	driver_open();
 	must(rlv_pool_stream(pool, NULL, &stream), "stream");
 	first = tensor(pool, RLV_POOL_PERSISTENT, EXTENT, stream, 1);
-	must(rlv_pool_iteration_begin(pool, POOLD_SECOND), "begin");
+	must(rlv_pool_iteration_begin(pool, POOLD_SOON), "begin");
 	second = tensor(pool, RLV_POOL_ITERATION, EXTENT / 2, stream, 2);
 	expect_bytes(first, EXTENT, 1);
 	expect_bytes(second, EXTENT / 2, 2);
@@ -238,13 +238,13 @@ TEST_WITH(stream__null_is_the_default_stream, begin, end)
 			 CU_OK);
 	assert_int_equal(cu->host_device_pointer(&gate_at, gate, 0), CU_OK);
 	must(rlv_pool_stream(pool, NULL, &stream), "stream");
-	must(rlv_pool_iteration_begin(pool, POOLD_SECOND), "begin");
+	must(rlv_pool_iteration_begin(pool, POOLD_SOON), "begin");
 	must(rlv_pool_alloc(pool, RLV_POOL_ITERATION, EXTENT, stream, &ours), "alloc");
 	assert_int_equal(cu->stream_wait_value(NULL, gate_at, 1, CU_WAIT_GEQ), CU_OK);
 	assert_int_equal(cu->fill((cu_u64)(uintptr_t)ours, 5, EXTENT, NULL), CU_OK);
 	must(rlv_pool_free(pool, ours, 0), "free");
 	must(rlv_pool_iteration_end(pool), "end");
-	must(rlv_pool_park(pool, POOLD_SECOND), "park");
+	must(rlv_pool_park(pool, POOLD_SOON), "park");
 	assert_int_equal(poold_status().held_bytes, EXTENT);
 	atomic_store(gate, 1);
 	must(rlv_pool_close(&pool), "close");
@@ -282,7 +282,7 @@ TEST_WITH(give__is_free_when_the_event_of_a_job_is_done, begin_events, end)
 				 CU_OK);
 	must(rlv_pool_stream(pool, natives[0], &first), "stream");
 	must(rlv_pool_stream(pool, natives[1], &second), "stream");
-	must(rlv_pool_iteration_begin(pool, POOLD_SECOND), "begin");
+	must(rlv_pool_iteration_begin(pool, POOLD_SOON), "begin");
 	must(rlv_pool_alloc(pool, RLV_POOL_ITERATION, EXTENT, first, &ours), "alloc");
 	must(rlv_pool_alloc(pool, RLV_POOL_ITERATION, EXTENT, second, &busy), "alloc");
 	assert_int_equal(cu->stream_wait_value(natives[1], gate_at, 1, CU_WAIT_GEQ), CU_OK);
@@ -379,9 +379,9 @@ TEST_WITH(park__tensors_of_the_device_come_back, begin, end)
 	driver_open();
 	must(rlv_pool_stream(pool, (void *)1, &stream), "stream");
 	ours = tensor(pool, RLV_POOL_PERSISTENT, 2 * EXTENT, stream, 4);
-	must(rlv_pool_park(pool, POOLD_SECOND), "park");
+	must(rlv_pool_park(pool, POOLD_SOON), "park");
 	assert_true(holds(0));
-	must(rlv_pool_resume(pool, POOLD_SECOND), "resume");
+	must(rlv_pool_resume(pool, POOLD_SOON), "resume");
 	expect_bytes(ours, 2 * EXTENT, 4);
 	must(rlv_pool_close(&pool), "close");
 }
@@ -401,10 +401,10 @@ TEST_WITH(park__tensors_of_the_device_come_back_from_a_store, begin, end)
 	driver_open();
 	must(rlv_pool_stream(pool, (void *)1, &stream), "stream");
 	ours = tensor(pool, RLV_POOL_PERSISTENT, 2 * EXTENT, stream, 4);
-	must(rlv_pool_park(pool, POOLD_SECOND), "park");
+	must(rlv_pool_park(pool, POOLD_SOON), "park");
 	assert_true(holds(0));
 	must(rlv_kv_next(heap, &walk), "rlv_kv_next");
-	must(rlv_pool_resume(pool, POOLD_SECOND), "resume");
+	must(rlv_pool_resume(pool, POOLD_SOON), "resume");
 	expect_bytes(ours, 2 * EXTENT, 4);
 	must(rlv_pool_close(&pool), "close");
 	must(rlv_kv_close(&heap), "rlv_kv_close");
@@ -427,7 +427,7 @@ TEST_WITH(dmabuf__of_tensors_of_one_extent_and_of_several, begin, end)
 
 		must(pool_tensor_dmabuf(pool, (uint64_t)(uintptr_t)ours, &fd, &off), "dmabuf");
 		assert_true(fd >= 0 && off < EXTENT);
-		expect(rlv_pool_park(pool, POOLD_SECOND), -EBUSY);
+		expect(rlv_pool_park(pool, POOLD_SOON), -EBUSY);
 		assert_int_equal(close(fd), 0);
 		pool_tensor_dmabuf_end(pool);
 		expect_bytes(ours, bytes[i], 6);
@@ -570,7 +570,7 @@ TEST_WITH(landing__in_memory_of_the_host_is_no_copy, begin_host, end)
 	assert_int_equal(info.copied_bytes, 0);
 	assert_int_equal(poold_job("learner").held_bytes, POOLD_EXTENT);
 	landed_end(&pool, &landing, &sampler);
-	assert_true(poold_holds(0, POOLD_SECOND));
+	assert_true(poold_holds(0, POOLD_SOON));
 }
 
 /* -------- torch's allocator -------- */

@@ -89,7 +89,7 @@ TEST_WITH(devices__quota_of_a_user_is_one_for_all, begin, end)
 	void *ptr;
 
 	must(rlv_pool_limit_user("test", (uint32_t)getuid(), 6 * POOLD_EXTENT), "limit user");
-	a = poold_join("a", 1, 1);
+	a = poold_join_brief("a", 1, 1);
 	b = poold_join("b", 1, 1);
 	assert_int_equal(device_of(b), 1);
 	tensor = poold_tensor(b, RLV_POOL_ITERATION, 4, 1);
@@ -138,15 +138,15 @@ TEST_WITH(devices__death_and_new_broker_leave_each_job_on_its_own, begin, end)
 	for (uint32_t on = 0; on < 2; on++) {
 		pid_t pid = processes_fork(&fx.ps, stray, &on);
 
-		assert_true(poold_holds(10, 10 * (int64_t)POOLD_SECOND));
+		assert_true(poold_holds(10, POOLD_SOON));
 		assert_int_equal(device_status(on).held_bytes, 8 * POOLD_EXTENT);
 		processes_kill(&fx.ps, pid, SIGKILL);
-		assert_true(poold_holds(4, POOLD_SECOND));
+		assert_true(poold_holds(4, POOLD_SOON));
 		processes_kill(&fx.ps, fx.broker, SIGKILL);
 		poold_again(&fx, "--device", "host:512K");
 		assert_int_equal(device_status(0).held_bytes, 2 * POOLD_EXTENT);
 		assert_int_equal(device_status(1).held_bytes, 2 * POOLD_EXTENT);
-		must(rlv_pool_iteration_begin(b, POOLD_SECOND), "b begins");
+		must(rlv_pool_iteration_begin(b, POOLD_SOON), "b begins");
 		must(rlv_pool_iteration_end(b), "b ends");
 		assert_int_equal(poold_job("b").device, 1);
 		assert_int_equal(poold_job("b").connected, 1);

@@ -26,19 +26,19 @@ static int end(void **state)
 
 TEST_WITH(rlv_pool_park__another_job_is_resident_meanwhile, begin, end)
 {
-	struct rlv_pool *a = poold_join("a", 6, 1), *b = poold_join("b", 6, 1);
+	struct rlv_pool *a = poold_join("a", 6, 1), *b = poold_join_brief("b", 6, 1);
 	uint8_t *first = poold_tensor(a, RLV_POOL_PERSISTENT, 2, 1);
 	uint8_t *second = poold_tensor(a, RLV_POOL_PERSISTENT, 4, 2), *theirs;
 	void *ptr;
 
 	expect(rlv_pool_alloc(b, RLV_POOL_PERSISTENT, POOLD_EXTENT, 0, &ptr), -ETIMEDOUT);
-	must(rlv_pool_park(a, POOLD_SECOND), "park a");
+	must(rlv_pool_park(a, POOLD_SOON), "park a");
 	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_PARKED);
 	assert_true(poold_holds(0, 0));
 	expect(rlv_pool_alloc(a, RLV_POOL_ITERATION, 1, 0, &ptr), -EBUSY);
 	expect(rlv_pool_free(a, first, 0), -EBUSY);
 	expect(rlv_pool_iteration_begin(a, 0), -EBUSY);
-	must(rlv_pool_park(a, POOLD_SECOND), "park a again");
+	must(rlv_pool_park(a, POOLD_SOON), "park a again");
 
 	theirs = poold_tensor(b, RLV_POOL_PERSISTENT, 6, 3);
 	must(rlv_pool_iteration_begin(b, 0), "b begins");
@@ -47,18 +47,18 @@ TEST_WITH(rlv_pool_park__another_job_is_resident_meanwhile, begin, end)
 	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_PARKED);
 	expect(rlv_pool_alloc(a, RLV_POOL_ITERATION, 1, 0, &ptr), -EBUSY);
 
-	must(rlv_pool_park(b, POOLD_SECOND), "park b");
-	must(rlv_pool_resume(a, POOLD_SECOND), "resume a");
+	must(rlv_pool_park(b, POOLD_SOON), "park b");
+	must(rlv_pool_resume(a, POOLD_SOON), "resume a");
 	poold_expect_bytes(first, 2, 1);
 	poold_expect_bytes(second, 4, 2);
 	must(rlv_pool_iteration_begin(a, 0), "a begins");
 	must(rlv_pool_iteration_end(a), "a ends");
 	must(rlv_pool_resume(a, 0), "nothing to resume");
 	must(rlv_pool_close(&a), "close a");
-	must(rlv_pool_resume(b, POOLD_SECOND), "resume b");
+	must(rlv_pool_resume(b, POOLD_SOON), "resume b");
 	poold_expect_bytes(theirs, 6, 3);
 	must(rlv_pool_close(&b), "close b");
-	assert_true(poold_holds(0, POOLD_SECOND));
+	assert_true(poold_holds(0, POOLD_SOON));
 }
 
 TEST_WITH(rlv_pool_park__new_broker_knows_it, begin, end)
@@ -67,7 +67,7 @@ TEST_WITH(rlv_pool_park__new_broker_knows_it, begin, end)
 	uint8_t *mine = poold_tensor(a, RLV_POOL_PERSISTENT, 6, 1);
 	uint64_t room;
 
-	must(rlv_pool_park(a, POOLD_SECOND), "park a");
+	must(rlv_pool_park(a, POOLD_SOON), "park a");
 	processes_kill(&fx.ps, fx.broker, SIGKILL);
 	poold_again(&fx, NULL, NULL);
 	must(rlv_pool_free_bytes(a, &room), "a comes back");
@@ -76,7 +76,7 @@ TEST_WITH(rlv_pool_park__new_broker_knows_it, begin, end)
 	must(rlv_pool_close(&b), "close b");
 	processes_kill(&fx.ps, fx.broker, SIGKILL);
 	poold_again(&fx, NULL, NULL);
-	must(rlv_pool_resume(a, POOLD_SECOND), "resume a");
+	must(rlv_pool_resume(a, POOLD_SOON), "resume a");
 	poold_expect_bytes(mine, 6, 1);
 	must(rlv_pool_close(&a), "close a");
 }
@@ -87,11 +87,11 @@ TEST_WITH(rlv_pool_park__without_room_on_the_host_the_job_goes_on, begin, end)
 	uint8_t *mine = poold_tensor(a, RLV_POOL_PERSISTENT, 6, 1);
 
 	mem_fail_after(1);
-	expect(rlv_pool_park(a, POOLD_SECOND), -ENOMEM);
+	expect(rlv_pool_park(a, POOLD_SOON), -ENOMEM);
 	mem_fail_after(0);
 	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_IDLE);
 	must(rlv_pool_iteration_begin(a, 0), "a begins");
-	expect(rlv_pool_park(a, POOLD_SECOND), -EBUSY);
+	expect(rlv_pool_park(a, POOLD_SOON), -EBUSY);
 	must(rlv_pool_iteration_end(a), "a ends");
 	poold_expect_bytes(mine, 6, 1);
 	must(rlv_pool_close(&a), "close a");
@@ -106,8 +106,8 @@ static int restless(void *ctx)
 	for (uint8_t i = 0; i < 4; i++)
 		tensors[i] = poold_tensor(pool, RLV_POOL_PERSISTENT, 1, 0x40 + i);
 	for (uint64_t i = 0; i < UINT64_MAX; i++) {
-		must(rlv_pool_park(pool, POOLD_SECOND), "park");
-		must(rlv_pool_resume(pool, POOLD_SECOND), "resume");
+		must(rlv_pool_park(pool, POOLD_SOON), "park");
+		must(rlv_pool_resume(pool, POOLD_SOON), "resume");
 		for (uint8_t k = 0; k < 4; k++)
 			poold_expect_bytes(tensors[k], 1, 0x40 + k);
 	}
@@ -130,7 +130,7 @@ TEST_WITH(rlv_pool_park__job_killed_meanwhile_leaves_nothing, begin, end)
 		assert_true(processes_until(is_parked, (void *)(uintptr_t) "restless"));
 		processes_sleep_ns(i * 100 * (int64_t)CLOCK_NS_PER_US);
 		processes_kill(&fx.ps, pid, SIGKILL);
-		assert_true(poold_holds(2, POOLD_SECOND));
+		assert_true(poold_holds(2, POOLD_SOON));
 		poold_expect_bytes(mine, 2, 0x5a);
 	}
 	must(rlv_pool_close(&a), "close a");
@@ -215,7 +215,7 @@ TEST_WITH(wish__jobs_that_do_not_fit_together_take_turns, begin_wishes, end)
 	iterate(a, mine, 1);
 	expect(rlv_pool_alloc(a, RLV_POOL_STAGING, 1, 0, &ptr), -EINVAL);
 	must(rlv_pool_close(&a), "close a");
-	assert_true(poold_holds(0, POOLD_SECOND));
+	assert_true(poold_holds(0, POOLD_SOON));
 }
 
 TEST_WITH(wish__job_that_polls_has_waited_all_along, begin_wishes, end)
@@ -225,7 +225,7 @@ TEST_WITH(wish__job_that_polls_has_waited_all_along, begin_wishes, end)
 	pid_t child = processes_fork(&fx.ps, obedient, NULL);
 	int ret;
 
-	must(rlv_pool_park(b, POOLD_SECOND), "park b"); /* so that the other is resident */
+	must(rlv_pool_park(b, POOLD_SOON), "park b"); /* so that the other is resident */
 	do {
 		assert_false(deadline_expired(clock_monotonic(), deadline));
 	} while (poold_job("obedient").iterations == 0);

@@ -54,7 +54,7 @@ static int begin(void **state)
 	start_broker();
 	(void)processes_metad(&fx.ps, "s", metad);
 	start_node();
-	opts.timeout_ns = CLOCK_NS_PER_S;
+	opts.timeout_ns = 2 * CLOCK_NS_PER_S;
 	must(rlv_store_open("shm:s", &opts, &store), "rlv_store_open");
 	store_fixture_await_node(store);
 	make_heap("parked", 64 << 20, &heap);
@@ -142,7 +142,7 @@ TEST_WITH(park_store__bytes_lie_in_the_heap_and_come_back, begin, end)
 
 	must(rlv_pool_park(a, 20 * (int64_t)POOLD_SECOND), "park");
 	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_PARKED);
-	assert_true(poold_holds(0, POOLD_SECOND));
+	assert_true(poold_holds(0, POOLD_SOON));
 	assert_int_equal(n_keys(), PIECES);
 	expect(rlv_pool_free(a, small, 0), -EBUSY);
 	must(rlv_pool_park(a, 0), "park again");
@@ -205,9 +205,9 @@ TEST_WITH(park_store__lost_piece_is_named, begin, end)
 		value.room = sizeof(bytes);
 		must(rlv_kv_get(heap, key, &value), "get");
 		must(rlv_kv_put(heap, key, (struct rlv_bytes){ bytes, 3 }, NULL), "put");
-		expect(rlv_pool_resume(a, POOLD_SECOND), -EBADMSG);
+		expect(rlv_pool_resume(a, POOLD_SOON), -EBADMSG);
 		must(rlv_kv_delete(heap, key, NULL), "delete");
-		expect(rlv_pool_resume(a, POOLD_SECOND), -ENOENT);
+		expect(rlv_pool_resume(a, POOLD_SOON), -ENOENT);
 		assert_non_null(strstr(rlv_last_error(), "job a: "));
 		assert_non_null(strstr(rlv_last_error(), "not back from heap parked"));
 		expect(rlv_pool_free(a, small, 0), -EBUSY);
@@ -248,7 +248,7 @@ TEST_WITH(park_store__node_that_is_away_is_an_error, begin, end)
 
 	must(rlv_pool_park(a, 20 * (int64_t)POOLD_SECOND), "park");
 	processes_kill(&fx.ps, node, SIGKILL);
-	expect(rlv_pool_resume(a, POOLD_SECOND), -EHOSTDOWN);
+	expect(rlv_pool_resume(a, POOLD_SOON), -EHOSTDOWN);
 	expect(rlv_pool_free(a, small, 0), -EBUSY);
 	start_node();
 	store_fixture_await_node(store);
@@ -256,7 +256,7 @@ TEST_WITH(park_store__node_that_is_away_is_an_error, begin, end)
 	check(small, SMALL, 1);
 
 	processes_kill(&fx.ps, node, SIGKILL);
-	expect(rlv_pool_park(a, POOLD_SECOND), -EHOSTDOWN);
+	expect(rlv_pool_park(a, POOLD_SOON), -EHOSTDOWN);
 	check(small, SMALL, 1);
 	must(rlv_pool_iteration_begin(a, 0), "begin");
 	must(rlv_pool_iteration_end(a), "end");
@@ -303,7 +303,7 @@ TEST_WITH(park_store__next_job_of_the_name_removes_what_a_killed_one_left, begin
 		assert_true(processes_until(has_begun, &stays));
 		processes_sleep_ns(i * 2 * (int64_t)CLOCK_NS_PER_MS);
 		processes_kill(&fx.ps, pid, SIGKILL);
-		assert_true(poold_holds(0, POOLD_SECOND));
+		assert_true(poold_holds(0, POOLD_SOON));
 		if (stays)
 			assert_int_equal(n_keys(), 4);
 		next = join("restless");

@@ -12,10 +12,12 @@
 #define KILLS 12u
 
 static struct poold_fixture fx;
+static bool is_limited;
 
 static int begin(void **state)
 {
 	(void)state;
+	is_limited = false;
 	poold_start(&fx, "--sharing", "alone"); /* one iteration at a time */
 	return 0;
 }
@@ -27,6 +29,7 @@ static const char *const limited[] = { "--size",    "512K",  "--extent",        
 static int begin_limited(void **state)
 {
 	(void)state;
+	is_limited = true;
 	poold_start_as(&fx, limited);
 	return 0;
 }
@@ -38,12 +41,21 @@ static int end(void **state)
 	return 0;
 }
 
+/* Ends an iteration. If there is a limit, a busy host may take longer. */
+static void ends(struct rlv_pool *pool)
+{
+	int ret = rlv_pool_iteration_end(pool);
+
+	if (!is_limited || ret != -ETIMEDOUT)
+		must(ret, "end");
+}
+
 /* Iterations of a job; from its second one on by its permit, if it is alone. */
 static void iterate(struct rlv_pool *pool, int n)
 {
 	for (int i = 0; i < n; i++) {
-		must(rlv_pool_iteration_begin(pool, POOLD_SECOND), "begin");
-		must(rlv_pool_iteration_end(pool), "end");
+		must(rlv_pool_iteration_begin(pool, POOLD_SOON), "begin");
+		ends(pool);
 	}
 }
 
@@ -168,22 +180,24 @@ TEST_WITH(permit__limit_ends_an_iteration_that_is_stopped, begin_limited, end)
 	pid_t pid = start_stopped(&runs);
 	struct rlv_pool *b = poold_join("b", 0, 6);
 
-	must(rlv_pool_iteration_begin(b, 10 * (int64_t)POOLD_SECOND), "b begins");
+	must(rlv_pool_iteration_begin(b, POOLD_SOON), "b begins");
 	expect_late(pid);
-	assert_int_equal(poold_status().cut, 1);
-	must(rlv_pool_iteration_end(b), "b ends");
+	assert_true(poold_status().cut >= 1);
+	ends(b);
 	must(rlv_pool_close(&b), "close b");
 }
 
 TEST_WITH(permit__limit_holds_for_a_job_alone, begin_limited, end)
 {
 	struct rlv_pool *a = poold_join("a", 0, 6);
+	uint64_t before;
 
 	iterate(a, 5);
+	before = poold_status().cut;
 	must(rlv_pool_iteration_begin(a, 0), "begin");
 	do
 		processes_sleep_ns(POOLD_SECOND / 100);
-	while (poold_status().cut == 0);
+	while (poold_status().cut == before);
 	expect(rlv_pool_iteration_end(a), -ETIMEDOUT);
 	iterate(a, 1);
 	must(rlv_pool_close(&a), "close");
@@ -215,7 +229,7 @@ TEST_WITH(permit__job_that_is_killed_leaves_its_place, begin, end)
 		processes_sleep_ns(i * 10007);
 		processes_kill(&fx.ps, pid, SIGKILL);
 		b = poold_join("b", 0, 6);
-		must(rlv_pool_iteration_begin(b, POOLD_SECOND), "b begins");
+		must(rlv_pool_iteration_begin(b, POOLD_SOON), "b begins");
 		must(rlv_pool_iteration_end(b), "b ends");
 		must(rlv_pool_close(&b), "close b");
 		(void)close(ready[0]);
@@ -242,10 +256,10 @@ TEST_WITH(permit__noise_in_its_page_keeps_nobody_waiting, begin_limited, end)
 		a.permit->began_ns = UINT64_MAX - words[i];
 		a.permit->word = words[i];
 		b = poold_join("b", 0, 6);
-		must(rlv_pool_iteration_begin(b, 10 * (int64_t)POOLD_SECOND), "b begins");
+		must(rlv_pool_iteration_begin(b, POOLD_SOON), "b begins");
 		assert_int_equal(a.permit->word, 0);
 		assert_true(poold_job("liar").served_ns < 20 * (uint64_t)POOLD_SECOND);
-		must(rlv_pool_iteration_end(b), "b ends");
+		ends(b);
 		must(rlv_pool_close(&b), "close b");
 		raw_job_send(&a, LEASE_BYE);
 		must(raw_job_answer(&a), "bye");

@@ -41,7 +41,7 @@ static int begin(void **state)
 	(void)gather_begin(state);
 	poold_start_as(&fx, options);
 	opts.persistent_bytes = 4 * EXTENT;
-	opts.timeout_ns = 10 * (int64_t)POOLD_SECOND;
+	opts.timeout_ns = POOLD_SOON;
 	must(rlv_pool_open("test", "learner", &opts, &pool), "rlv_pool_open");
 	gather_table_open(1, 1, false);
 	gather_append(200, 0);
@@ -127,14 +127,14 @@ TEST_WITH(park__waits_for_samplers_that_land_by_reads, begin, end)
 	must(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch), "sample");
 	assert_int_equal(rlv_batch_path(batch), RLV_LANDING_DMABUF);
 	rlv_batch_release(sampler, batch);
-	expect(rlv_pool_park(pool, POOLD_SECOND), -EBUSY);
+	expect(rlv_pool_park(pool, POOLD_SOON), -EBUSY);
 	assert_non_null(strstr(rlv_last_error(), "close their samplers"));
 	must(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch), "sample"); /* it is whole */
 	gather_expect_whole(landing, batch, 1);
 	rlv_batch_release(sampler, batch);
 	must(rlv_sampler_close(&sampler), "close");
-	must(rlv_pool_park(pool, 10 * (int64_t)POOLD_SECOND), "rlv_pool_park");
-	must(rlv_pool_resume(pool, 10 * (int64_t)POOLD_SECOND), "rlv_pool_resume");
+	must(rlv_pool_park(pool, POOLD_SOON), "rlv_pool_park");
+	must(rlv_pool_resume(pool, POOLD_SOON), "rlv_pool_resume");
 }
 
 /* Neither its own driver nor a broker that is away stops a learner: batches are copied then. */
@@ -145,8 +145,8 @@ TEST_WITH(sample__is_copied_where_the_pool_lends_no_dmabuf, begin, end)
 	lands(RLV_LANDING_PINNED);
 	assert_int_equal(info().direct_bytes, 0);
 	assert_non_null(strstr(info().reason, "cuMemGetHandleForAddressRange"));
-	must(rlv_pool_park(pool, 10 * (int64_t)POOLD_SECOND), "rlv_pool_park");
-	must(rlv_pool_resume(pool, 10 * (int64_t)POOLD_SECOND), "rlv_pool_resume");
+	must(rlv_pool_park(pool, POOLD_SOON), "rlv_pool_park");
+	must(rlv_pool_resume(pool, POOLD_SOON), "rlv_pool_resume");
 }
 
 TEST_WITH(sample__is_copied_where_the_rdma_device_takes_no_dmabuf, begin, end)
