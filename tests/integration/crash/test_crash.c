@@ -70,7 +70,7 @@ static struct progress *map_progress(const char *path)
 static void start_metad(struct crash *crash, bool kill_stalled)
 {
 	const char *const args[] = { "--lease", "0.3",       "--stall-limit",
-				     "0.2",     "--stalled", kill_stalled ? "kill" : "wait",
+				     "2",       "--stalled", kill_stalled ? "kill" : "wait",
 				     NULL };
 
 	crash->metad = processes_metad(&crash->ps, "s", args);
@@ -276,7 +276,7 @@ static void expect_samples(struct crash *crash)
 	struct rlv_sampler *sampler = NULL;
 
 	expect(rlv_sampler_open(crash->table, &opts, &sampler), 0);
-	expect(rlv_sampler_sample(sampler, 256, 1000000000, &batch), 0);
+	expect(rlv_sampler_sample(sampler, 256, 10000000000, &batch), 0);
 	for (uint32_t i = 0; i < batch->n; i++) {
 		const float *obs = batch->arrays[0].data;
 		int64_t action = 0;

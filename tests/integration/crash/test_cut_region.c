@@ -41,7 +41,7 @@ static int open_table(const char *name, struct rlv_store **store_out, struct rlv
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	int ret;
 
-	opts.timeout_ns = 2000000000;
+	opts.timeout_ns = 5000000000;
 	ret = rlv_store_open("shm:s", &opts, store_out);
 	return ret ? ret : rlv_table_open(*store_out, name, table_out);
 }
@@ -71,7 +71,7 @@ static int sample(struct rlv_table *table)
 	int ret = rlv_sampler_open(table, &opts, &sampler);
 
 	if (ret == 0)
-		ret = rlv_sampler_sample(sampler, 64, 2000000000, &batch);
+		ret = rlv_sampler_sample(sampler, 64, 10000000000, &batch);
 	if (ret == 0)
 		rlv_batch_release(sampler, batch);
 	return ret ? ret : rlv_sampler_close(&sampler);

@@ -187,9 +187,10 @@ static void set_up(struct fixture *fx)
 /* Ranks that are ahead wait for the slowest, which is never refused. */
 static void publish_all(struct rlv_shards *ranks[RANKS], uint64_t version)
 {
+	uint64_t deadline = deadline_after(clock_monotonic(), PROCESSES_WAIT_MS * CLOCK_NS_PER_MS);
 	uint32_t left = RANKS;
 
-	for (uint32_t tries = 0; left && tries < 100 * RANKS; tries++) {
+	for (uint32_t tries = 0; left && !deadline_expired(clock_monotonic(), deadline); tries++) {
 		int ret = publish(ranks[tries % RANKS], tries % RANKS, version);
 
 		if (ret && ret != -EEXIST && ret != -EAGAIN && ret != -EBUSY)

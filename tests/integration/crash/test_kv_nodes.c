@@ -74,7 +74,7 @@ static int setup(void **state)
 
 	memset(fx, 0, sizeof(*fx));
 	*state = fx;
-	store.timeout_ns = 2 * CLOCK_NS_PER_S;
+	store.timeout_ns = 10 * CLOCK_NS_PER_S;
 	processes_init(&fx->ps);
 	fx->port = processes_free_port();
 	start_metad(fx);

@@ -74,8 +74,7 @@ TEST_WITH(poold__job_that_does_not_fit_waits_in_the_queue, begin, end)
 	must(rlv_pool_close(&b), "close b");
 	if (fork() == 0) {
 		b = poold_join("b", 1, 6);
-		_exit(rlv_pool_iteration_begin(b, POOLD_SOON) == 0 &&
-				      rlv_pool_iteration_end(b) == 0
+		_exit(rlv_pool_iteration_begin(b, POOLD_SOON) == 0 && rlv_pool_iteration_end(b) == 0
 			      ? 0
 			      : 1);
 	}

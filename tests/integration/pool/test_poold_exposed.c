@@ -250,7 +250,8 @@ static void *job_takes(struct rlv_pool *pool, uint64_t bytes)
 /* READs that go on after the job: they fill what the dma-buf holds on to. */
 static int writes_late(int fd)
 {
-	uint64_t deadline = deadline_after(clock_monotonic(), 6 * PROCESSES_WAIT_MS * CLOCK_NS_PER_MS);
+	uint64_t deadline =
+		deadline_after(clock_monotonic(), 6 * PROCESSES_WAIT_MS * CLOCK_NS_PER_MS);
 	uint8_t *memory = mmap(NULL, EXTENT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (memory == MAP_FAILED)
