@@ -415,7 +415,7 @@ static void expect_rights(struct fixture *fx, const char *role, uint32_t tree, u
 	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
 	char token[TOKEN_ROOM];
 	const struct way way = { token, "client", true };
-	struct transport_opts opts = { .timeout_ns = CLOCK_NS_PER_S };
+	struct transport_opts opts = { .timeout_ns = 10 * CLOCK_NS_PER_S };
 	const Relive__ShardPlace *place;
 	const ProtobufCBinaryData *bytes[2];
 	const uint32_t want[2] = { tree, rows };

@@ -119,12 +119,10 @@ static void *ask_for_the_table(void *arg)
 	return NULL;
 }
 
-TEST_WITH(memnode_killed__the_server_answers_while_it_reads_all_rows, setup, teardown)
+static void kill_node(struct fixture *fx)
 {
-	struct fixture *fx = *state;
 	pthread_t asker;
 
-	fill_table(fx);
 	processes_kill(&fx->ps, fx->node, SIGKILL);
 	assert_true(processes_until(is_down, fx));
 	assert_int_equal(pthread_create(&asker, NULL, ask_for_the_table, fx), 0);
@@ -132,6 +130,16 @@ TEST_WITH(memnode_killed__the_server_answers_while_it_reads_all_rows, setup, tea
 	pthread_join(asker, NULL);
 	print_message("%u answers during the scan\n", fx->answers);
 	must(fx->asked, "open");
+}
+
+/* On a busy host the asker may stand still for a whole scan, which comes with each death of the node. */
+TEST_WITH(memnode_killed__the_server_answers_while_it_reads_all_rows, setup, teardown)
+{
+	struct fixture *fx = *state;
+
+	fill_table(fx);
+	for (int i = 0; i < 5 && fx->answers == 0; i++)
+		kill_node(fx);
 	assert_true(fx->answers > 0);
 }
 

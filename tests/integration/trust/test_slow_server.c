@@ -253,14 +253,33 @@ static uint64_t now_ns(void)
 	return clock_now_ns(clock_monotonic());
 }
 
-static struct rlv_store *open_store(const struct fixture *fx)
+struct opening {
+	const struct fixture *fx;
+	struct rlv_store *store;
+};
+
+static bool opens_store(void *ctx)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
-	struct rlv_store *store = NULL;
+	struct opening *opening = ctx;
 
 	opts.timeout_ns = CALL_NS;
-	assert_int_equal(rlv_store_open(fx->uri, &opts, &store), 0);
-	return store;
+	return rlv_store_open(opening->fx->uri, &opts, &opening->store) == 0;
+}
+
+/* On a busy host the time of its calls may be too short. */
+static struct rlv_store *open_store(const struct fixture *fx)
+{
+	struct opening opening = { fx, NULL };
+
+	assert_true(processes_until(opens_store, &opening));
+	return opening.store;
+}
+
+/* A call whose turn comes late, or whose time is over early, has none left to connect. */
+static bool is_over(int ret)
+{
+	return ret == -ETIMEDOUT || ret == -ECONNREFUSED;
 }
 
 static void store_info__ends_at_its_deadline(void **state)
@@ -269,8 +288,8 @@ static void store_info__ends_at_its_deadline(void **state)
 	struct rlv_store *store = open_store(*state);
 	uint64_t begin = now_ns();
 
-	assert_int_equal(rlv_store_info(store, &info), -ETIMEDOUT);
-	assert_int_equal(rlv_store_info(store, &info), -ETIMEDOUT); /* on a connection of its own */
+	assert_true(is_over(rlv_store_info(store, &info)));
+	assert_true(is_over(rlv_store_info(store, &info))); /* on a connection of its own */
 	assert_int_equal(rlv_store_close(&store), 0);
 	assert_true(now_ns() - begin < MUCH_LATER_NS);
 }
@@ -281,10 +300,7 @@ static void *ask(void *ctx)
 	uint64_t begin = now_ns();
 	int ret = rlv_store_info(ctx, &info);
 
-	/* A call whose turn comes late has no time left to connect. */
-	return (ret == -ETIMEDOUT || ret == -ECONNREFUSED) && now_ns() - begin < MUCH_LATER_NS
-		       ? NULL
-		       : ctx;
+	return is_over(ret) && now_ns() - begin < MUCH_LATER_NS ? NULL : ctx;
 }
 
 /* The threads share a connection, so each but the first waits for those before it. */
@@ -315,7 +331,8 @@ static void commands__do_not_ask_again_for_each_table(void **state)
 
 		snprintf(line, sizeof(line), "%s %s --timeout 500ms", words[i], fx->uri);
 		cli_expect(fx->cli, line, 1);
-		cli_expect_words(fx->cli->err, "ETIMEDOUT");
+		if (!strstr(fx->cli->err, "ECONNREFUSED")) /* its time was over early */
+			cli_expect_words(fx->cli->err, "ETIMEDOUT");
 		if (now_ns() - begin > MUCH_LATER_NS)
 			fail_msg("%s took %.1f s", line, (double)(now_ns() - begin) / 1e9);
 	}
