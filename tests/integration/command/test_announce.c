@@ -42,10 +42,12 @@ static int open_within(const char *uri, int64_t ms, struct rlv_store **store_out
 	return rlv_store_open(uri, &opts, store_out);
 }
 
+#define PATIENCE_MS (6 * PROCESSES_WAIT_MS) /* of a client that waits for a command, too */
+
 static int open_and_close(void *uri)
 {
 	struct rlv_store *store = NULL;
-	int ret = open_within(uri, PROCESSES_WAIT_MS, &store);
+	int ret = open_within(uri, PATIENCE_MS, &store);
 
 	if (ret == 0)
 		ret = rlv_store_close(&store);
@@ -69,7 +71,7 @@ ON_FIXTURE(announce__clients_wait_for_the_file)
 	client = processes_fork(&f->ps, open_and_close, file.uri);
 	processes_sleep_ns(100 * CLOCK_NS_PER_MS);
 	cli_expect(f, file.up, 0);
-	assert_int_equal(processes_wait(&f->ps, client, PROCESSES_WAIT_MS), 0);
+	assert_int_equal(processes_wait(&f->ps, client, PATIENCE_MS), 0);
 	cli_expect(f, "down --store a", 0);
 	assert_int_equal(access(file.path, F_OK), -1);
 }
@@ -90,7 +92,7 @@ ON_FIXTURE(announce__a_killed_servers_file_is_read_until_it_names_another)
 	client = processes_fork(&f->ps, open_and_close, file.uri);
 	processes_sleep_ns(100 * CLOCK_NS_PER_MS);
 	cli_expect(f, "up --store a", 0);
-	assert_int_equal(processes_wait(&f->ps, client, PROCESSES_WAIT_MS), 0);
+	assert_int_equal(processes_wait(&f->ps, client, PATIENCE_MS), 0);
 	expect(rlv_store_info(store, &info), 0); /* at another port */
 	assert_int_equal(info.term, 2);
 	expect(rlv_store_close(&store), 0);

@@ -122,7 +122,7 @@ ON_FIXTURE(relive_node__add_drain_and_drop)
 {
 	struct cli_fixture *f = *state;
 
-	cli_expect(f, "up --store n --size 64M --nodes 2 --node-lease 500ms --slow-start 500ms", 0);
+	cli_expect(f, "up --store n --size 64M --nodes 2 --node-lease 10s --slow-start 500ms", 0);
 	cli_expect(f, "table create shm:n t --shards auto --capacity 8192", 0);
 	cli_expect_words(f->out, "\nshards              2\n");
 	cli_expect(f, "node add shm:n extra --size 64M", 0);

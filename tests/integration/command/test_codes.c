@@ -555,15 +555,25 @@ CASE(restart__slots_of_what_was_closed_meanwhile_come_back, setup_renewing)
 }
 
 /*
- * The request was sent, so its outcome is unknown. A later request is not sent, so it was not done.
+ * The request was sent, so its outcome is unknown. A later request is not sent, so it was not done. Nor is one whose time is
+ * over before that, on a busy host.
  */
 CASE(server__stopped_in_the_middle_of_a_call, setup)
 {
+	const struct call info = { "rlv_store_info", call_store_info, 0 };
 	struct fixture *fx = *state;
+	int ret = -ECONNREFUSED;
 
-	must(call_store_info(fx), "info");
-	kill(fx->metad, SIGSTOP);
-	expect_code("rlv_table_open", call_table_open(fx), -ETIMEDOUT);
+	for (int i = 0; i < 10 && ret == -ECONNREFUSED; i++) {
+		struct served served = { fx, &info };
+
+		assert_true(processes_until(is_answered, &served));
+		kill(fx->metad, SIGSTOP);
+		ret = call_table_open(fx);
+		if (ret == -ECONNREFUSED)
+			kill(fx->metad, SIGCONT);
+	}
+	expect_code("rlv_table_open", ret, -ETIMEDOUT);
 	expect_words("rlv_table_open", "shm:s");
 	expect_words("rlv_table_open", "not known");
 	expect_all_away(fx);

@@ -36,7 +36,7 @@ ON_FIXTURE(up__after_a_killed_server_starts_it_alone)
 	pid_t metad, node;
 	int64_t items;
 
-	cli_expect(f, "up --size 64M --store a --node-lease 700ms --json", 0);
+	cli_expect(f, "up --size 64M --store a --node-lease 7s --json", 0);
 	metad = cli_pid(f, METAD);
 	node = cli_pid(f, NODES);
 	items = held_items_put("shm:a");
@@ -48,7 +48,7 @@ ON_FIXTURE(up__after_a_killed_server_starts_it_alone)
 	assert_true(cli_pid(f, METAD) != metad);
 	assert_int_equal(cli_pid(f, NODES), node);
 	held_items_check("shm:a", items, "the server was killed");
-	cli_expect(f, "up --store a --node-lease 700ms --size 64M", 0);
+	cli_expect(f, "up --store a --node-lease 7s --size 64M", 0);
 	assert_string_equal(f->out, "shm:a\n");
 	cli_expect_words(f->err, "is up already");
 	expect_no_words(f->err, "relive down");
@@ -99,7 +99,7 @@ ON_FIXTURE(up__a_dropped_node_stays_away)
 {
 	struct cli_fixture *f = *state;
 
-	cli_expect(f, "up --store a --size 64M --node-lease 200ms", 0);
+	cli_expect(f, "up --store a --size 64M", 0);
 	cli_expect(f, "node add shm:a extra --size 40M --json", 0);
 	cli_kill_daemon(cli_pid(f, "\"pid\":"));
 	while (cli_run(f, "node drop shm:a extra")) /* until the server knows that it is down */
@@ -123,7 +123,7 @@ ON_FIXTURE(up__options_that_contradict_are_an_error)
 	struct cli_fixture *f = *state;
 	int64_t items;
 
-	cli_expect(f, "up --size 64M --store a --node-lease 700ms", 0);
+	cli_expect(f, "up --size 64M --store a --node-lease 7s", 0);
 	items = held_items_put("shm:a");
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
 		cli_expect(f, lines[i][0], 1);
@@ -352,7 +352,7 @@ ON_FIXTURE(down__of_a_node_that_does_not_answer_cannot_know)
 	int64_t items;
 	pid_t node;
 
-	cli_expect(f, "up --size 64M --store a --node-lease 300ms --json", 0);
+	cli_expect(f, "up --size 64M --store a --json", 0);
 	node = cli_pid(f, NODES);
 	items = held_items_put("shm:a");
 	assert_int_equal(kill(node, SIGSTOP), 0);

@@ -203,7 +203,7 @@ TEST_WITH(why__a_writer_that_waits_for_max_diff, setup, teardown)
 	await_words(&look);
 	command_expect_words(fx->command.out, "more sample");
 	must(rlv_sampler_open(fx->table, NULL, &sampler), "sampler");
-	must(rlv_sampler_sample(sampler, 64, SECOND, &batch), "sample");
+	must(rlv_sampler_sample(sampler, 64, 10 * SECOND, &batch), "sample");
 	assert_int_equal(processes_wait(&fx->ps, pid, PROCESSES_WAIT_MS), 0);
 	assert_true(processes_until(says_no_more, &look));
 	must(rlv_sampler_close(&sampler), "close");
