@@ -89,7 +89,9 @@ static int publisher(void *arg)
 		atomic_fetch_add(&fx->shared->published, ret == 0);
 		if (ret == 0 || ret == -EEXIST) /* its predecessor has published it */
 			next++;
-		if (ret == -EEXIST || ret == -EAGAIN || ret == -EBUSY)
+		if (ret == -ENOSPC) /* killed ranks have their memory until the fence */
+			processes_sleep_ns(CLOCK_NS_PER_MS);
+		if (ret == -EEXIST || ret == -EAGAIN || ret == -EBUSY || ret == -ENOSPC)
 			ret = 0;
 	}
 	return child_fails(fx, "publish", ret);
@@ -193,7 +195,7 @@ static void publish_all(struct rlv_shards *ranks[RANKS], uint64_t version)
 	for (uint32_t tries = 0; left && !deadline_expired(clock_monotonic(), deadline); tries++) {
 		int ret = publish(ranks[tries % RANKS], tries % RANKS, version);
 
-		if (ret && ret != -EEXIST && ret != -EAGAIN && ret != -EBUSY)
+		if (ret && ret != -EEXIST && ret != -EAGAIN && ret != -EBUSY && ret != -ENOSPC)
 			must(ret, "publish");
 		left -= ret == 0;
 	}
