@@ -20,6 +20,7 @@ static struct backend *dev;
 static struct pool *pool;
 static _Atomic bool over;
 static _Atomic uint64_t wrong, checked;
+static _Atomic uint64_t ticks; /* of the device's clock */
 
 struct job {
 	uint32_t number, stream;
@@ -62,6 +63,15 @@ static void queue_work(const struct job *job, uint64_t va, uint64_t step)
 	}
 }
 
+/* Until the device has gone on: memory that it still uses may be free then. */
+static void await_device(void)
+{
+	uint64_t seen = atomic_load(&ticks);
+
+	while (atomic_load(&ticks) == seen)
+		sched_yield();
+}
+
 /* Parks all and brings it back; others hold memory for a while only. */
 static void park(uint32_t number)
 {
@@ -94,6 +104,7 @@ static void *run_job(void *arg)
 			queue_work(job, job->va[slot], step);
 		} else {
 			job->va[slot] = 0;
+			await_device();
 			(void)!pool_poll(pool);
 		}
 		if (job->number == 0 && step % 300 == 299)
@@ -107,6 +118,7 @@ static void *run_clock(void *arg)
 	(void)arg;
 	while (!atomic_load(&over)) {
 		backend_host_advance(dev, 300);
+		atomic_fetch_add(&ticks, 1);
 		sched_yield();
 	}
 	return NULL;

@@ -18,7 +18,7 @@
 #define WRITERS 2
 #define LEARNERS 2
 #define PASSES 150
-#define WAIT_NS (20 * CLOCK_NS_PER_S)
+#define WAIT_NS (60 * CLOCK_NS_PER_S)
 #define BATCH 32
 #define REBUILDER 16u
 
@@ -184,7 +184,7 @@ static void run(bool deaths, bool two_levels, uint64_t seed)
 	struct shard_fixture_opts fixture = { .capacity = two_levels ? 16384 : 2048,
 					      .max_writers = WRITERS,
 					      .fanout = two_levels ? narrow : NULL };
-	struct rebuild_opts opts = { .owner = REBUILDER, .deadline_ns = soon() };
+	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 	struct actor writers[WRITERS] = { 0 }, learners[LEARNERS] = { 0 }, mortal = { 0 };
 
@@ -223,6 +223,7 @@ static void run(bool deaths, bool two_levels, uint64_t seed)
 	assert_true(changed(&writers[0]) && changed(&learners[0]));
 	if (!deaths)
 		assert_int_equal(shard_fixture_problems(fx.shard), 0);
+	opts.deadline_ns = soon();
 	assert_int_equal(sumtree_rebuild_until_clean(fx.shard, &opts, 2, &report), 0);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 	shard_fixture_close(&fx);

@@ -26,7 +26,8 @@
 #define BATCH 32
 #define PASSES 60
 #define ROUNDS 20
-#define AFTER 50 /* batches of a learner behind the last write or pass */
+#define AFTER 50                      /* batches of a learner behind the last write or pass */
+#define SOON_NS (10 * CLOCK_NS_PER_S) /* time for what is to succeed */
 
 /* A thread: one or the other. */
 struct job {
@@ -117,7 +118,7 @@ static void check(const struct rlv_batch *batch)
 static void scan_some(struct rlv_sampler *sampler, const struct rlv_batch *drawn)
 {
 	const struct rlv_batch *batch;
-	int rc = rlv_sampler_gather(sampler, drawn->key, drawn->n, 1000000, &batch);
+	int rc = rlv_sampler_gather(sampler, drawn->key, drawn->n, SOON_NS, &batch);
 
 	expect(rc == 0, "gather");
 	for (uint32_t i = 0; rc == 0 && i < batch->n; i++)
@@ -127,13 +128,13 @@ static void scan_some(struct rlv_sampler *sampler, const struct rlv_batch *drawn
 		       "gather: another item");
 	if (rc == 0)
 		rlv_batch_release(sampler, batch);
-	rc = rlv_sampler_scan(sampler, BATCH, 1000000, &batch);
+	rc = rlv_sampler_scan(sampler, BATCH, SOON_NS, &batch);
 	expect(rc == 0 || rc == -ENODATA, "scan");
 	if (rc == 0) {
 		check(batch);
 		rlv_batch_release(sampler, batch);
 	} else {
-		expect(rlv_sampler_scan_start(sampler, false, 1000000) == 0, "scan_start");
+		expect(rlv_sampler_scan_start(sampler, false, SOON_NS) == 0, "scan_start");
 	}
 }
 

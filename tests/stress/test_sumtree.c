@@ -16,6 +16,7 @@
 
 #include "transport/barrier.h"
 
+#include "base/os/clock.h"
 #include "base/rng.h"
 
 #define LEAVES 2048u
@@ -24,7 +25,7 @@
 #define LEARNERS 2u
 #define ROUNDS (BARRIER_TSAN ? 400u : 4000u)
 #define BATCH 64u
-#define LATE 1000000u
+#define LATE_NS (60 * CLOCK_NS_PER_S) /* on a busy machine writers come late */
 
 static const uint16_t fanout[] = { 8, 0 };
 
@@ -130,8 +131,8 @@ static void *run_learner(void *arg)
 
 	rng_seed(&rng, w->seed, w->index);
 	pthread_barrier_wait(&w->world->start);
-	/* On a busy machine writers come late. */
-	for (uint32_t i = 0; i < LATE && make_ops(w, &rng, ops) == 0; i++)
+	for (uint64_t end = deadline_after(clock_monotonic(), LATE_NS);
+	     make_ops(w, &rng, ops) == 0 && !deadline_expired(clock_monotonic(), end);)
 		sched_yield();
 	for (uint32_t round = 0; round < ROUNDS; round++) {
 		bool take = round % 8 == 7;
