@@ -69,8 +69,9 @@ assert_status() { # want command...: its exit status
 
 # --- In guests ------------------------------------------------------------------------------------
 
+# Limits are generous: a guest on a busy host, or in another guest, may be ten times as slow.
 on() { # [-t seconds] guest command...
-	local limit=60
+	local limit=120
 	if [ "$1" = -t ]; then
 		limit=$2
 		shift 2
@@ -119,9 +120,9 @@ daemons() { # guest line...
 		script+="setsid -f bash -c 'echo \$\$ >/vm/$name.$guest.pid; exec \"\$@\"' $line"
 		script+=" >/vm/$name.$guest.log 2>&1"$'\n'
 	done
-	on -t 20 "$guest" "$script"
+	on -t 60 "$guest" "$script"
 	for line in "$@"; do
-		wait_until 10 test -s "$RLV_VM_DIR/share/${line%% *}.$guest.pid"
+		wait_until 60 test -s "$RLV_VM_DIR/share/${line%% *}.$guest.pid"
 	done
 }
 
@@ -130,14 +131,14 @@ pid_in() { # guest name
 }
 
 running() { # guest name
-	on -t 20 "$1" "kill -0 $(pid_in "$1" "$2")" 2>/dev/null
+	on -t 60 "$1" "kill -0 $(pid_in "$1" "$2")" 2>/dev/null
 }
 
 # Sends a signal and waits until the process is gone; KILL if not said otherwise.
 stop() { # guest name [signal]
 	local pid
 	pid=$(pid_in "$1" "$2")
-	on -t 30 "$1" "kill -${3:-KILL} $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done"
+	on -t 90 "$1" "kill -${3:-KILL} $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done"
 }
 
 log_of() { # guest name
@@ -173,12 +174,28 @@ wait_port() { # seconds guest port
 
 # How many of a kind the guest's kernel has: pd cq qp cm_id mr ctx srq.
 rdma_gauge() { # guest kind
-	on -t 20 "$1" "rdma resource show rxe0" | grep -oP "\b$2 \K[0-9]+"
+	on -t 60 "$1" "rdma resource show rxe0" | grep -oP "\b$2 \K[0-9]+"
 }
 
 # All of them in one line, to compare later.
 rdma_gauges() { # guest
-	on -t 20 "$1" "rdma resource show rxe0" | sed 's/^[0-9]*: rxe0: //'
+	on -t 60 "$1" "rdma resource show rxe0" | sed 's/^[0-9]*: rxe0: //'
+}
+
+# The same when it has stood still for two seconds: what a process had ends a moment after it.
+rdma_gauges_at_rest() { # guest
+	local now before=''
+	for _ in {1..30}; do
+		now=$(rdma_gauges "$1")
+		[ "$now" != "$before" ] || break
+		before=$now
+		sleep 2
+	done
+	echo "$now"
+}
+
+rdma_gauges_are() { # guest gauges
+	assert_eq "of rxe0 of guest $1" "$(rdma_gauges "$1")" "$2"
 }
 
 # Makes a guest's first NVDIMM a device for libpmem, /dev/dax0.0, once for all boots.
@@ -199,10 +216,10 @@ start_metad() { # guest [option...]
 	# Two seconds until a silent peer is given up: emulated guests stall for longer than hosts do.
 	export RLV_VERBS_ACK_TIMEOUT=16
 	unset RELIVE_TOKEN
-	on -t 20 "$guest" mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
+	on -t 60 "$guest" mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
 	daemon "$guest" metad "$bin/relive-metad" --store s --listen "10.77.0.$guest:7117" "$@"
-	wait_port 20 "$guest" 7117
-	RELIVE_TOKEN=$(on -t 20 "$guest" cat "$RELIVE_RUNTIME_DIR/s/token")
+	wait_port 60 "$guest" 7117
+	RELIVE_TOKEN=$(on -t 60 "$guest" cat "$RELIVE_RUNTIME_DIR/s/token")
 	export RELIVE_TOKEN
 }
 
@@ -210,10 +227,10 @@ start_metad() { # guest [option...]
 start_memnode() { # guest [option...]
 	local guest=$1
 	shift
-	on -t 20 "$guest" mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
+	on -t 60 "$guest" mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
 	daemon "$guest" memnode "$bin/relive-memnode" --store s --name "n$guest" \
 		--metad "$store_uri" --transport verbs "$@"
-	wait_until 30 nodes_are up "n$guest"
+	wait_until 90 nodes_are up "n$guest"
 }
 
 # True if the nodes are in that state.
@@ -234,7 +251,7 @@ relive() { # word...
 
 # A program that makes traffic and checks all of it; see tests/vm/traffic.c.
 traffic() { # [-t seconds] guest role [option...]
-	local limit=60
+	local limit=120
 	if [ "$1" = -t ]; then
 		limit=$2
 		shift 2

@@ -3,7 +3,7 @@
 # there after a power failure, each item with its bytes and its priority. A guest cannot lose a line
 # that was not flushed, so a node also runs under a libpmem that remembers what was persisted
 # (tests/shadow/libpmem.c), and is started again on that alone.
-# needs: guests=2 memory=768 nvdimm=128M limit=300
+# needs: guests=2 memory=768 nvdimm=128M limit=900
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
@@ -18,17 +18,17 @@ cases_persist() {
 on_dax() {
 	make_dax 2
 	start_memnode 2 --dax /dev/dax0.0
-	traffic -t 60 1 keep
+	traffic -t 120 1 keep
 	vm kill 2
 	vm start 2
 	start_memnode 2 --dax /dev/dax0.0
-	traffic -t 60 1 kept
+	traffic -t 120 1 kept
 	leave n2
 }
 
 # A store in guest 2 alone, whose clients map the device.
 local_store() { # relive's arguments...
-	on -t 60 2 env -u RELIVE_TOKEN "$bin/relive" "$@"
+	on -t 120 2 env -u RELIVE_TOKEN "$bin/relive" "$@"
 }
 
 on_dax_beside() {
@@ -54,10 +54,10 @@ leave() { # node
 start_on() { # node directory [NAME=VALUE...]
 	local node=$1 dir=$2
 	shift 2
-	on -t 20 2 mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
+	on -t 60 2 mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
 	daemon 2 memnode env "$@" "$bin/relive-memnode" --store s --name "$node" --size 64M \
 		--file "$dir" --metad "$store_uri" --transport verbs
-	wait_until 30 nodes_are up "$node"
+	wait_until 90 nodes_are up "$node"
 }
 
 # Persists, fails, and starts again on what was persisted. suffix: of files of which nothing ever is.
@@ -65,22 +65,22 @@ start_on() { # node directory [NAME=VALUE...]
 fail_and_restart() { # node [suffix]
 	start_on "$1" "/run/$1" "LD_LIBRARY_PATH=$bin/../lib/shadow" "RLV_SHADOW_DIR=/run/$1.shadow" \
 		${2:+"RLV_SHADOW_OMIT_OF=$2"}
-	traffic -t 60 1 keep
+	traffic -t 120 1 keep
 	stop 2 memnode
-	on -t 20 2 cp "/run/$1/pool" "/run/$1.shadow/pool"
+	on -t 60 2 cp "/run/$1/pool" "/run/$1.shadow/pool"
 	start_on "$1" "/run/$1.shadow"
 }
 
 on_shadow() {
 	fail_and_restart p1
-	traffic -t 60 1 kept
+	traffic -t 120 1 kept
 	leave p1
 }
 
 # The region with the leaves is nothing then: the server says so, and nobody is given an item.
 left_out() {
 	fail_and_restart p2 .tree
-	assert_status 1 traffic -t 60 1 kept
+	assert_status 1 traffic -t 120 1 kept
 	assert_match "what the server says" "$(log_of 1 metad)" \
 		'attach table kept shard 0: region [0-9]+: superblock .*: not a relive region'
 	leave p2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The guests themselves: what `vm` promises, and Soft-RoCE between two of them.
-# needs: guests=2 memory=768 nvdimm=64M limit=240
+# needs: guests=2 memory=768 nvdimm=64M limit=720
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
@@ -20,12 +20,12 @@ test_exec__past_its_limit_gives_124() {
 }
 
 test_exec__ends_when_asked_to() {
-	on 1 sleep 30 &
+	on -t 300 1 sleep 200 &
 	local start=$SECONDS
-	sleep 1
+	wait_until 60 pgrep -P $! -f 'vm exec' >/dev/null
 	kill "$(pgrep -P $! -f 'vm exec')"
 	assert_status 143 wait $!
-	assert_le "seconds" $((SECONDS - start)) 5
+	assert_le "seconds" $((SECONDS - start)) 100
 }
 
 test_share__is_written_by_guests_and_seen_outside() {
@@ -40,15 +40,15 @@ test_root__is_this_machine_and_stays_clean() {
 }
 
 test_network__guests_reach_each_other() {
-	on 1 busybox ping -c 2 -W 5 g2 >/dev/null
+	wait_until 60 on 1 busybox ping -c 2 -W 5 g2
 	assert_eq mtu "$(on 2 cat /sys/class/net/eth0/mtu)" 9000
 }
 
 test_rxe__rping_and_read_latency_between_guests() {
 	daemon 2 rping rping -s -a 10.77.0.2 -C 10
-	wait_until 10 on 1 rping -c -a 10.77.0.2 -C 10
+	wait_until 60 on 1 rping -c -a 10.77.0.2 -C 10
 	daemon 2 read_lat ib_read_lat -d rxe0 -s 64 -n 200
-	wait_port 20 2 18515
+	wait_port 60 2 18515
 	assert_match "ib_read_lat" "$(on 1 ib_read_lat -d rxe0 -s 64 -n 200 g2)" '64 +200 '
 }
 
@@ -56,14 +56,14 @@ test_link__down_cuts_and_up_heals() {
 	vm link 2 down
 	assert_status 1 on 1 busybox ping -c 1 -W 1 g2 >/dev/null
 	vm link 2 up
-	wait_until 10 on 1 busybox ping -c 1 -W 1 g2
+	wait_until 60 on 1 busybox ping -c 1 -W 1 g2
 }
 
 test_netem__loses_and_heals() {
 	vm netem 2 loss 100%
 	assert_status 1 on 1 busybox ping -c 1 -W 1 g2 >/dev/null
 	vm netem 2
-	wait_until 10 on 1 busybox ping -c 1 -W 1 g2
+	wait_until 60 on 1 busybox ping -c 1 -W 1 g2
 }
 
 test_pause__stops_a_guest_and_resume_goes_on() {
@@ -84,7 +84,7 @@ test_kill__gives_137_and_start_keeps_nvdimm_bytes() {
 	assert_status 137 on 2 true
 	vm start 2
 	assert_eq "bytes after the power failure" "$(on 2 head -c 4 /dev/pmem0)" kept
-	on 1 busybox ping -c 1 -W 5 g2 >/dev/null
+	wait_until 60 on 1 busybox ping -c 1 -W 5 g2
 }
 
 booting() {
@@ -96,10 +96,10 @@ test_run__leaves_nothing_also_when_killed() {
 	mkdir "$TMPDIR"
 	assert_status 4 vm run -- 'exit 4'
 	assert_eq "left by run" "$(ls -A "$TMPDIR")" ""
-	vm run -- sleep 60 &
-	wait_until 10 booting
+	vm run -- sleep 100 &
+	wait_until 60 booting
 	kill -KILL "$(pgrep -P $! -f 'vm run')"
-	wait_until 10 rmdir "$TMPDIR"
+	wait_until 60 rmdir "$TMPDIR"
 	assert_status 1 pgrep -f "$TMPDIR"
 }
 
@@ -132,14 +132,14 @@ assert_shown() { # output
 
 test_stage__past_its_limit_shows_logs_and_fails() {
 	local said rc=0
-	said=$(hanging_stage 1) || rc=$?
+	said=$(hanging_stage 5) || rc=$?
 	assert_eq status "$rc" 124
 	assert_shown "$said"
 }
 
 test_stage__asked_to_end_shows_logs() {
 	hanging_stage 100 >"$RLV_VM_DIR/said" &
-	wait_until 10 test -s "$RLV_VM_DIR/hanging.pid"
+	wait_until 60 test -s "$RLV_VM_DIR/hanging.pid"
 	kill $!
 	assert_status 143 wait $!
 	assert_shown "$(<"$RLV_VM_DIR/said")"

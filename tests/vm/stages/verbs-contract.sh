@@ -2,7 +2,7 @@
 # RDMA over a real kernel: the contract suite in one guest, which is its own peer; with its target in
 # another; then a store whose memory and whose clients are in two; then batches that land on the device of a
 # learner in one guest, the fake driver's, by RDMA from a node in the other.
-# needs: guests=2 cpus=2 memory=1024 limit=900
+# needs: guests=2 cpus=2 memory=1024 limit=1800
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
@@ -15,13 +15,13 @@ cases_contract() {
 
 cases_contract_of_another_host() {
 	daemon 2 target "$bin/contract_test_verbs_apart" remote-target 10.77.0.2:7200
-	wait_port 20 2 7200
+	wait_port 60 2 7200
 	RLV_TEST_SLOW=1 RLV_VERBS_ACK_TIMEOUT=16 RLV_TEST_TARGET=10.77.0.2:7200 \
 		programs 1 200 "$bin/contract_test_verbs_apart"
 }
 
 test_contract__leaves_nothing_in_the_kernel() {
-	assert_eq "of rxe0" "$(rdma_gauges 1)" "$(rdma_gauges 2)"
+	wait_until 60 rdma_gauges_are 1 "$(rdma_gauges_at_rest 2)"
 }
 
 # Variables that later tests need are set outside of them, which are subshells.
@@ -46,7 +46,7 @@ traffic_of_all() {
 	actor=$!
 	traffic 1 learner --seconds 10
 	wait "$actor"
-	traffic 1 verify --seconds 10
+	traffic 1 verify --seconds 30
 	relive inspect "$store_uri"
 }
 
@@ -57,7 +57,8 @@ round_trips() { # mode workload op
 		grep '"metric":"round_trips_per_op"' | grep "\"op\":\"$3\"" | grep -oP '"median":\K[0-9.]+'
 }
 
-# The server's part of central, and what handles fetch from it now and then, are no round trips to memory.
+# The server's part of central, and what handles fetch from it now and then, are no round trips to memory. Where calls are
+# slow, the latter are more for each: less than half a round trip.
 values_of_all_modes() {
 	local mode workload op least most got
 	while read -r mode workload op least most; do
@@ -66,11 +67,11 @@ values_of_all_modes() {
 		awk -v g="$got" -v a="$least" -v b="$most" 'BEGIN { exit !(g >= a && g <= b) }' ||
 			fail "$mode, $op: $got round trips, want $least to $most"
 	done <<-END
-		clover c get 1 1.1
-		clover w put 2 2.2
-		direct c get 1 1.1
-		direct w put 4 4.3
-		central c get 0 1.1
+		clover c get 1 1.5
+		clover w put 2 2.5
+		direct c get 1 1.5
+		direct w put 4 4.5
+		central c get 0 1.5
 	END
 }
 
@@ -79,7 +80,7 @@ values_of_all_modes() {
 cases_device() {
 	stop 2 memnode TERM
 	stop 1 metad TERM
-	idle=$(rdma_gauges 1)
+	idle=$(rdma_gauges_at_rest 1)
 	start_metad 2
 	run_one device__is_filled_by_rdma land
 	run_one device__has_right_bytes_though_an_actor_dies kill_actor
@@ -114,7 +115,7 @@ kill_actor() {
 
 kill_node() {
 	stop 2 memnode
-	wait_log 60 1 learner '^lost'
+	wait_log 90 1 learner '^lost'
 	start_node
 	wait_log 90 1 learner '^again'
 }
@@ -131,8 +132,8 @@ end_learner() {
 leaves_nothing() {
 	stop 2 memnode TERM
 	stop 2 metad TERM
-	assert_eq "of the learner's rxe0" "$(rdma_gauges 1)" "$idle"
-	assert_eq "of the node's rxe0" "$(rdma_gauges 2)" "$idle"
+	wait_until 60 rdma_gauges_are 1 "$idle"
+	wait_until 60 rdma_gauges_are 2 "$idle"
 }
 
 run_tests
