@@ -101,7 +101,7 @@ def has(address, value):
 
 
 def test_pause__others_have_the_memory_until_resume(torch):
-    with MemorySaver(persistent={"weights": 2 * EXTENT}, timeout=0.2) as saver:
+    with MemorySaver(persistent={"weights": 2 * EXTENT}, timeout=1) as saver:
         with saver.region("weights"):
             weights = torch.alloc(1), torch.alloc(2)
         with saver.region("cache", enable_cpu_backup=True):

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ def broker(tmp_path, monkeypatch):
     until(answers)
     yield child
     child.terminate()
-    assert child.wait(20) == 0
+    assert child.wait(60) == 0
 
 
 def answers():
@@ -126,7 +125,7 @@ def test_iteration_waits_for_another_job():
             thread.start()
             until(lambda: any(job["state"] == "waits" for job in relive.Pool.status()["jobs"]))
             assert not begun.is_set()
-        thread.join(20)
+        thread.join(60)
         assert begun.is_set()
 
 
@@ -145,7 +144,7 @@ def test_jobs_that_park_take_turns(broker, tmp_path, monkeypatch, heap):
                              heap=heap) as pool:
                 weights = None
                 while not stop.is_set():
-                    with pool.iteration(timeout=20):
+                    with pool.iteration(timeout=60):
                         if weights is None:
                             weights = pool.alloc(6 * EXTENT, np.uint8, lifetime="persistent")
                             weights[:] = i
@@ -173,14 +172,14 @@ def test_jobs_that_park_take_turns(broker, tmp_path, monkeypatch, heap):
         until(lambda: failures or not heap or len(kv) > 0)
         stop.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert not failures
         until(lambda: held() == 0)
         assert not heap or len(kv) == 0
     finally:
         stop.set()
         child.terminate()
-        child.wait(20)
+        child.wait(60)
     if store:
         store.close()
 
@@ -217,9 +216,7 @@ def test_signal_ends_the_wait():
         child = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
         until(lambda: any(job["state"] == "waits" for job in relive.Pool.status()["jobs"]))
         child.send_signal(signal.SIGINT)
-        begin = time.monotonic()
-        assert "KeyboardInterrupt" in child.communicate(timeout=20)[1]
-        assert time.monotonic() - begin < 10
+        assert "KeyboardInterrupt" in child.communicate(timeout=25)[1]  # it would wait for 30 s
 
 
 def test_child_of_fork_has_no_memory():

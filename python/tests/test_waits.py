@@ -20,25 +20,25 @@ def append(table, n, **options):
 
 
 def overfull(table):
-    append(table, 10, timeout=3)
+    append(table, 10, timeout=5)
 
 
-# What waits in vain for 3 s: how, after how many steps, under which limiter; what it says.
+# What waits in vain for 5 s, of which a warning tells after 2: how, after how many steps, under which limiter; what it says.
 WAITS = {
-    "empty": (lambda table: table.sample(4, timeout=3), 0, None,
+    "empty": (lambda table: table.sample(4, timeout=5), 0, None,
               "sample of 4 .*waits for 1 more insert.*0 items inserted"),
-    "one_step": (lambda table: table.sample(4, timeout=3), 1, None,
+    "one_step": (lambda table: table.sample(4, timeout=5), 1, None,
                  "waits for 1 more insert.*0 items inserted"),
-    "min_size": (lambda table: table.sample(4, timeout=3), 11,
+    "min_size": (lambda table: table.sample(4, timeout=5), 11,
                  relive.RateLimiter.of_min_size(32),
                  "view 0 of table min_size.*waits for 22 more inserts.*10 items.*min_size 32"),
-    "queue": (lambda table: table.sample(4, timeout=3), 3, relive.RateLimiter.queue(9),
+    "queue": (lambda table: table.sample(4, timeout=5), 3, relive.RateLimiter.queue(9),
               "waits for 2 more inserts.*2 items inserted.*0 sampled"),
-    "sampler": (lambda table: table.sampler(4, prefetch=0).sample(timeout=3), 0, None,
+    "sampler": (lambda table: table.sampler(4, prefetch=0).sample(timeout=5), 0, None,
                 "waits for 1 more insert"),
-    "next": (lambda table: next(table.sampler(4, prefetch=0, timeout=3)), 0, None,
+    "next": (lambda table: next(table.sampler(4, prefetch=0, timeout=5)), 0, None,
              "waits for 1 more insert"),
-    "prefetch": (lambda table: next(table.sampler(4, prefetch=2, timeout=3)), 0, None,
+    "prefetch": (lambda table: next(table.sampler(4, prefetch=2, timeout=5)), 0, None,
                  "waits for 1 more insert"),
     "append": (overfull, 0, QUEUE,
                "append: .*waits for 1 more sample.*3 items inserted, 0 sampled.*max_diff 3"),
@@ -100,7 +100,7 @@ def test_wait__gives_up_where_nothing_moves(name):
 
 def test_wait__goes_on_while_steps_come():
     """Appends single steps to a view with items of 40 steps: the first item is complete long after the stall limit."""
-    with relive.open("embed:", stall_timeout=0.4) as store:
+    with relive.open("embed:", stall_timeout=1.5) as store:
         table = store.create_table("t", SIGNATURE, 5000, views=[relive.View(stack=1, n_step=40)])
         got = []
         thread = threading.Thread(target=lambda: got.append(table.sample(4)))
@@ -108,7 +108,7 @@ def test_wait__goes_on_while_steps_come():
             thread.start()
             for i in range(60):
                 writer.append(**step_values(i))
-                time.sleep(0.03)
+                time.sleep(0.045)
         thread.join(60)
     assert len(got) == 1
 
