@@ -15,7 +15,7 @@ from conftest import EXAMPLES, pool_status
 CURVES = EXAMPLES.parent / "bench" / "learning" / "run.py"
 
 
-def run(*command, timeout=300):
+def run(*command, timeout=900):
     """Runs a program, which must exit with 0, and returns its output."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False)
@@ -84,7 +84,7 @@ def test_ray_apex__a_killed_actor_comes_back(store, tmp_path, monkeypatch):
     command = [sys.executable, EXAMPLES / "ray_apex.py", "--store", store, "--actors", "2",
                "--rounds", "40", "--round", "5"]
     said, killed, later = tmp_path / "said", None, set()
-    deadline = time.monotonic() + 400
+    deadline = time.monotonic() + 1200
     with said.open("w") as output, subprocess.Popen(command, stdout=output,
                                                     stderr=subprocess.STDOUT) as process:
         while process.poll() is None and time.monotonic() < deadline:

@@ -686,9 +686,14 @@ static struct rlv_node_info after_a_ping(struct fixture *fx)
 	return node_info(fx, 0);
 }
 
-/* A memory node is passive: its agent sleeps during appends and samples. */
+/*
+ * A memory node is passive: its agent sleeps during appends and samples. One that was woken by each would need more than a
+ * microsecond of them; what a host that stops and continues it takes is less.
+ */
 CASE(memnode__data_operations_cost_its_agent_nothing)
 {
+	enum { APPENDS = 200, SAMPLES = 800 };
+	const uint64_t most = (APPENDS + SAMPLES) * CLOCK_NS_PER_US;
 	struct rlv_node_info before, after;
 	struct fixture *fx = *state;
 	uint32_t round = 0;
@@ -703,12 +708,12 @@ CASE(memnode__data_operations_cost_its_agent_nothing)
 	after = after_a_ping(fx);
 	do { /* a ping that comes late on a busy host tells of what was before */
 		before = after;
-		append(fx, 200);
-		sample(fx, 800);
+		append(fx, APPENDS);
+		sample(fx, SAMPLES);
 		after = after_a_ping(fx);
-	} while (after.agent_cpu_ns != before.agent_cpu_ns && ++round < ROUNDS);
+	} while (after.agent_cpu_ns - before.agent_cpu_ns > most && ++round < ROUNDS);
 	assert_true(before.agent_cpu_ns > 0); /* it has let us in */
-	assert_true(after.agent_cpu_ns == before.agent_cpu_ns);
+	assert_true(after.agent_cpu_ns - before.agent_cpu_ns <= most);
 	assert_string_equal(after.transport, "shm");
 	assert_true(after.clients > 0);
 }

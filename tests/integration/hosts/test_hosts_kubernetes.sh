@@ -25,4 +25,4 @@ for host in 2 3; do # an actor's own endpoint listens, too, and nobody comes to 
 		END { exit n < 1 }' || fail "ports of host $host: $(hosts on $host ss -Hltnp)"
 done
 wait $! || fail "the actor"
-vm_traffic verify --store "$uri" --seconds 10 || fail "verify"
+vm_traffic verify --store "$uri" --seconds 30 || fail "verify"

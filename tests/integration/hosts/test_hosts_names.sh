@@ -37,17 +37,17 @@ hosts on 2 relive-memnode --store s --name n --metad "$uri" --size 64M --interfa
 	>"$RLV_HOSTS/n.log" 2>&1 &
 sleep 0.3 # it is there before the name
 start_metad 1
-wait_until 20 node_is_up
+wait_until 90 node_is_up
 relive status "$uri" --json | grep -qE '"address":"[a-z]+:10.78.0.2:73[0-4][0-9];' || fail "another address"
 vm_traffic create --store "$uri" --shards 1 || fail "create"
 vm_traffic actor --store "$uri" --seconds 12 >"$RLV_HOSTS/actor" 2>&1 &
 actor=$!
-wait_until 20 grep -qx begun "$RLV_HOSTS/actor"
+wait_until 90 grep -qx begun "$RLV_HOSTS/actor"
 hosts on 2 ss -Hltnp | awk '/relive-memnode/ { sub(/.*:/, "", $4); if ($4 < 7300 || $4 > 7349) exit 1 }' || fail "other ports"
 hosts on 1 pkill -KILL -x relive-metad
 start_metad 2
-wait_until 10 node_is_up
+wait_until 60 node_is_up
 # Renews its lease there: without that it would be fenced.
 wait $actor || fail "the actor: $(cat "$RLV_HOSTS/actor")"
 grep -q '"reopens":0,.*"errors":{}' "$RLV_HOSTS/actor" || fail "the actor: $(cat "$RLV_HOSTS/actor")"
-vm_traffic verify --store "$uri" --seconds 10 || fail "verify"
+vm_traffic verify --store "$uri" --seconds 30 || fail "verify"

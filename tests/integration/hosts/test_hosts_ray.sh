@@ -44,18 +44,18 @@ for ((i = 0; i < 300; i++)); do
 	sleep 0.2
 done
 node_of_ray 2 --address=10.78.0.1:6379 --num-cpus=1
-for ((i = 0; i < 100; i++)); do
+for ((i = 0; i < 600; i++)); do
 	[ "$(relive status "$uri" --json | grep -o '"state":"up"' | wc -l)" -ne 2 ] || break
 	sleep 0.1
 done
 # Whose clients have been seen.
-for ((i = 0; i < 500; i++)); do
+for ((i = 0; i < 1500; i++)); do
 	for host in 1 2; do
 		! relive clients "$uri" --json 2>/dev/null | grep -q "\"10.78.0.$host:" || : >"$RLV_HOSTS/seen$host"
 	done
 	sleep 0.2
 done &
-hosts on 1 timeout 100 "$python" "$RLV_SOURCE_DIR/examples/ray_apex.py" --ray 10.78.0.1:6379 --store "$uri" \
+hosts on 1 timeout 300 "$python" "$RLV_SOURCE_DIR/examples/ray_apex.py" --ray 10.78.0.1:6379 --store "$uri" \
 	--actors 2 --rounds 20 --round 5 >"$RLV_HOSTS/apex.log" 2>&1 || fail "the example has failed"
 grep -q "100 updates" "$RLV_HOSTS/apex.log" || fail "too few updates"
 { [ -e "$RLV_HOSTS/seen1" ] && [ -e "$RLV_HOSTS/seen2" ]; } || fail "clients of one host only"

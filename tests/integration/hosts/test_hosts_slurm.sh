@@ -7,7 +7,7 @@ hosts=${RLV_SOURCE_DIR:?}/tests/support/hosts
 [ -n "${RLV_HOSTS:-}" ] || exec "$hosts/hosts" 2 "$0"
 PATH=$hosts/slurm:${RLV_BIN_DIR:?}:$PATH
 export SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST=host1,host2
-export SLURM_SUBMIT_DIR=$RLV_HOSTS TMPDIR=/run RELIVE_SIZE=64M RELIVE_READY=20
+export SLURM_SUBMIT_DIR=$RLV_HOSTS TMPDIR=/run RELIVE_SIZE=64M RELIVE_READY=90
 failed=0
 
 fail() {
@@ -17,7 +17,7 @@ fail() {
 }
 
 submit() {
-	timeout 60 "$RLV_SOURCE_DIR/examples/slurm/store.sbatch" "$@" >"$RLV_HOSTS/out" 2>&1
+	timeout 200 "$RLV_SOURCE_DIR/examples/slurm/store.sbatch" "$@" >"$RLV_HOSTS/out" 2>&1
 }
 
 cat >"$RLV_HOSTS/train" <<'END'
@@ -25,7 +25,7 @@ set -e
 relive status "$1"
 vm_traffic create --store "$1" --shards 2
 vm_traffic learner --store "$1" --seconds 3
-vm_traffic verify --store "$1" --seconds 5
+vm_traffic verify --store "$1" --seconds 30
 END
 daemons_are_gone() {
 	[ -z "$(hosts on 1 find /run -name '*.sock')$(hosts on 2 find /run -name '*.sock')" ]
@@ -45,7 +45,7 @@ for role in learner verify; do
 	grep -q "\"role\":\"$role\".*\"good\":true" "$RLV_HOSTS/out" || fail "the $role"
 done
 [ ! -e "$RLV_HOSTS/relive-7.uri" ] || fail "the announcement is left"
-for ((i = 0; i < 100; i++)); do
+for ((i = 0; i < 1000; i++)); do
 	! daemons_are_gone || break
 	sleep 0.05
 done
