@@ -206,6 +206,8 @@ def test_job_that_parks_has_no_staging():
 
 def test_signal_ends_the_wait():
     program = """if True:
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell ignore it
         import relive
         pool = relive.Pool(name="b", iteration=4 << 16, device=0)
         with pool.iteration():
