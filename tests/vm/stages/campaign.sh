@@ -205,7 +205,7 @@ look_at_gauges() {
 			sed 's/.* qp \([0-9]*\) .* mr \([0-9]*\) .*/\1 \2/' >/vm/gauges.$guest" &
 	done
 	wait
-	gauges_are_small "$(relive status "$store_uri" --json)"
+	gauges_are_small "$(relive status "$store_uri" --timeout 30s --json)"
 }
 
 # All sums are exact again. A link may be lost once more while a slow host settles, so the question is
@@ -230,7 +230,7 @@ come_up() {
 		node_up "$guest"
 	done
 	wait_until 120 is_created
-	relive table shards "$store_uri" traffic
+	relive table shards "$store_uri" traffic --timeout 30s
 }
 
 # Four actors and two learners over three nodes, of which the one in memory dies.
@@ -328,7 +328,8 @@ cases_events() {
 	fi
 	[ "$failed" -ne 0 ] || run_one a_node_dies_under_four_actors_and_two_learners crowd
 	run_events
-	[ "$failed" -ne 0 ] || run_one every_invariant_holds_at_the_end relive inspect "$store_uri"
+	[ "$failed" -ne 0 ] ||
+		run_one every_invariant_holds_at_the_end relive inspect "$store_uri" --timeout 30s
 	[ -z "${RLV_VM_RESULT:-}" ] || write_result $((SECONDS - began)) >"$RLV_VM_RESULT"
 }
 

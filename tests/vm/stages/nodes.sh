@@ -8,8 +8,8 @@
 # The shards of a table in that state, by their nodes.
 shards_are() { # state nodes [table]
 	local table=${3:-t} nodes
-	nodes=$(relive table shards "$store_uri" "$table" | awk -v s="$1" '$2 == s { print $4 }' |
-		sort | paste -sd ' ')
+	nodes=$(relive table shards "$store_uri" "$table" --timeout 30s |
+		awk -v s="$1" '$2 == s { print $4 }' | sort | paste -sd ' ')
 	[ "$nodes" = "$2" ] || fail "shards of $table that are $1: '$nodes', want '$2'"
 }
 
@@ -41,7 +41,7 @@ cases_nodes() {
 join() {
 	start_memnode 2 --size 96M
 	start_memnode 3 --size 96M
-	relive status "$store_uri"
+	relive status "$store_uri" --timeout 30s
 }
 
 spread() {
@@ -55,7 +55,7 @@ python_in() { # guest program argument...
 	local package=$bin/../python guest=$1 program=$2
 	shift 2
 	[ -d "$package" ] || skip "this build has no Python package: it needs python3-dev"
-	on -t 120 "$guest" "PYTHONPATH='$package' /usr/bin/python3 '$vm_home/$program' '$store_uri' $*"
+	on -t 300 "$guest" "PYTHONPATH='$package' /usr/bin/python3 '$vm_home/$program' '$store_uri' $*"
 }
 
 learn_in_python() {
@@ -118,7 +118,7 @@ dies() {
 }
 
 stays_open() {
-	relive inspect "$store_uri" t
+	relive inspect "$store_uri" t --timeout 30s
 }
 
 lost() {
@@ -131,15 +131,15 @@ back() {
 	vm start 3
 	start_memnode 3 --size 96M
 	wait_until 60 is_at_rest 'n2 n3'
-	relive table shards "$store_uri" t
+	relive table shards "$store_uri" t --timeout 30s
 }
 
 drained() {
 	daemon 1 actor "$bin/vm_traffic" actor --store "$store_uri" --seconds 180
-	relive node drain "$store_uri" n2 --wait 100s
+	relive node drain "$store_uri" n2 --wait 100s --timeout 30s
 	stop 1 actor TERM
 	assert_match actor "$(log_of 1 actor)" '"good":true'
-	relive table shards "$store_uri" t
+	relive table shards "$store_uri" t --timeout 30s
 	stop 2 memnode TERM
 	traffic 1 verify --seconds 30
 }

@@ -45,9 +45,9 @@ on_dax_beside() {
 
 # Takes the table and its node away again.
 leave() { # node
-	relive table drop "$store_uri" kept
+	relive table drop "$store_uri" kept --timeout 30s
 	stop 2 memnode TERM
-	relive node drop "$store_uri" "$1"
+	relive node drop "$store_uri" "$1" --timeout 30s
 }
 
 # A node of guest 2 on a directory in memory, as ENV says.

@@ -47,7 +47,7 @@ traffic_of_all() {
 	traffic 1 learner --seconds 10
 	wait "$actor"
 	traffic 1 verify --seconds 30
-	relive inspect "$store_uri"
+	relive inspect "$store_uri" --timeout 30s
 }
 
 # Prints what `relive bench kv` counts over the wire: of gets, or of puts.
