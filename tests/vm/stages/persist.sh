@@ -8,7 +8,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 cases_persist() {
-	start_metad 1
+	start_metad 1 --node-lease 4 # a guest stands still for less, and boots for longer
 	run_one dax__what_was_persisted_survives_a_power_failure on_dax
 	run_one dax__is_handed_to_local_clients_that_are_trusted on_dax_beside
 	run_one shadow__what_was_persisted_is_all_there on_shadow

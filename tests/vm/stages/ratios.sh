@@ -7,7 +7,7 @@
 # run when the READ is done, whoever waits. With two it runs beside who waits for it, and a loop that posts
 # the next READ within 3 us meets it before it sleeps: perftest's round trip is then half of that which
 # anybody has who computes in between.
-# needs: guests=1 cpus=2 memory=2048 limit=1200
+# needs: guests=1 cpus=2 memory=2048 limit=1800
 #   RLV_VM_ROUNDS  alternations of ours and perftest's (1)
 #   RLV_VM_RESULT  file for the result, a line of JSON for each ratio
 # shellcheck source=tests/vm/lib.sh disable=SC2317
@@ -18,7 +18,7 @@ rounds=${RLV_VM_ROUNDS:-1}
 cases=(atari small one ahead)
 
 cases_ratios() {
-	start_metad 1
+	start_metad 1 --node-lease 60 # as long as nothing is killed
 	run_one node__is_up_and_not_mapped come_up
 	run_one ratios__are_measured measure
 	[ -z "${RLV_VM_RESULT:-}" ] || cp "$RLV_VM_DIR/share/ratios.json" "$RLV_VM_RESULT"
@@ -54,13 +54,13 @@ perftest() { # column program option...
 	local column=$1 figure
 	shift
 	for _ in 1 2 3; do
-		on -t 90 1 "$* -d rxe0 >/vm/perf.server 2>&1 & server=\$!
+		on -t 150 1 "$* -d rxe0 >/vm/perf.server 2>&1 & server=\$!
 			i=0
 			while [ \$i -lt 600 ] && ! ss -Hltn 'sport = :18515' | grep -q .; do
 				i=\$((i + 1))
 				sleep 0.05
 			done
-			timeout 40 $* -d rxe0 10.77.0.1 >/vm/perf 2>&1 || kill \$server; wait" || :
+			timeout 100 $* -d rxe0 10.77.0.1 >/vm/perf 2>&1 || kill \$server; wait" || :
 		figure=$(grep -E '^ *[0-9]+ +[0-9]+' "$RLV_VM_DIR/share/perf" | tail -n 1 | awk -v c="$column" '{ print $c }')
 		[ -z "$figure" ] || break
 	done
@@ -83,8 +83,8 @@ theirs() { # case
 	case $1 in
 	atari) perftest 4 ib_read_bw -s 35280 -n 600 --report_gbits | scaled 125 ;;
 	small) perftest 5 ib_read_bw -s 64 -n 20000 | scaled 1e6 ;;
-	one) perftest 5 ib_read_lat -s "$(mean_bytes one)" -n 20000 | scaled "$(detail one round_trips)" ;;
-	ahead) perftest 6 ib_read_lat -s "$(mean_bytes ahead)" -n 20000 | scaled "$(detail ahead round_trips)" ;;
+	one) perftest 5 ib_read_lat -s "$(mean_bytes one)" -n 5000 | scaled "$(detail one round_trips)" ;;
+	ahead) perftest 6 ib_read_lat -s "$(mean_bytes ahead)" -n 5000 | scaled "$(detail ahead round_trips)" ;;
 	esac
 }
 

@@ -26,7 +26,7 @@ test_contract__leaves_nothing_in_the_kernel() {
 
 # Variables that later tests need are set outside of them, which are subshells.
 cases_two_guests() {
-	start_metad 1
+	start_metad 1 --node-lease 10 # a guest may stand still for a while
 	run_one two_guests__a_node_is_reached_by_rdma start_memnode 2 --size 192M --group daemon
 	run_one two_guests__its_memory_is_mapped_by_its_user_alone socket_is_private
 	run_one two_guests__every_byte_and_sum_is_right traffic_of_all
