@@ -243,9 +243,11 @@ static inline void stream_prefetch_rows(const struct stream *st, uint64_t bytes)
 static void writer_advance(struct rlv_writer *w, const struct append_batch *put, bool lost)
 {
 	const struct table_desc *desc = w->h.desc;
-	const bool soon = desc->row_bytes < WRITER_STREAM_LEAST;
+	const struct stream *end = put->streams + put->n;
+	const uint32_t row_bytes = desc->row_bytes, block = desc->block;
+	const bool soon = row_bytes < WRITER_STREAM_LEAST;
 
-	for (struct stream *st = put->streams; st < put->streams + put->n; st++) {
+	for (struct stream *st = put->streams; st < end; st++) {
 		uint32_t n = st->planned;
 
 		if (!n || (lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
@@ -261,10 +263,10 @@ static void writer_advance(struct rlv_writer *w, const struct append_batch *put,
 			writer_keep_head(w, st, n);
 			continue;
 		}
-		st->next += (size_t)n * desc->row_bytes;
-		n = n < desc->block - st->blk.used ? n : desc->block - st->blk.used;
+		st->next += (size_t)n * row_bytes;
+		n = n < block - st->blk.used ? n : block - st->blk.used;
 		if (soon)
-			stream_prefetch_rows(st, (uint64_t)n * desc->row_bytes);
+			stream_prefetch_rows(st, (size_t)n * row_bytes);
 	}
 }
 

@@ -52,6 +52,24 @@ static inline void stream_plan_row(struct rlv_writer *w, const struct stream *st
 	course->step += course->step < UINT32_MAX;
 }
 
+/* Plans the stream's only row of the call. */
+static inline void stream_plan_one(struct rlv_writer *w, struct stream *st, uint32_t head,
+				   uint16_t f)
+{
+	const uint32_t step = st->course.step, calm = st->course.calm;
+
+	if (f || !st->course.in_episode || step == UINT32_MAX) {
+		st->planned_course = st->course;
+		stream_plan_row(w, st, head, f, &st->planned_course);
+		return;
+	}
+	stream_meta(st).flags[head] = 0; /* in the midst of an episode, as most are */
+	stream_meta(st).steps[head] = step;
+	st->planned_course.step = step + 1;
+	st->planned_course.calm = calm + (calm < COURSE_CALM_MOST);
+	st->planned_course.in_episode = true;
+}
+
 /* Plans n rows of the stream; flags NULL: all have the flag `all`. */
 static void stream_plan_rows(struct rlv_writer *w, struct stream *st, uint32_t n,
 			     const uint16_t *flags, uint16_t all)
@@ -91,13 +109,11 @@ void writer_plan(struct rlv_writer *w, const struct append_batch *put)
 	w->planned_lost = 0;
 	for (struct stream *st = put->streams; st < end; st++, row++) {
 		double *to_td = stream_meta(st).td + head;
-		struct row_course course = st->course;
 
 		st->planned = n;
 		to_td[0] = td ? td[row] : -1;
 		if (n == 1) {
-			stream_plan_row(w, st, head, flags ? flags[row] : all, &course);
-			st->planned_course = course;
+			stream_plan_one(w, st, head, flags ? flags[row] : all);
 			continue;
 		}
 		for (uint32_t i = 1; i < n; i++)

@@ -110,6 +110,22 @@ static inline void stream_write_tails(const struct rlv_writer *w, const struct s
 			   (uint64_t)flags[i] << 16 | stream, gen);
 }
 
+/* Writes the tail of the only planned row of each of the put's streams [from, to). */
+static void streams_write_tail(const struct rlv_writer *w, const struct append_batch *put,
+			       uint32_t from, uint32_t to, uint64_t version)
+{
+	const uint32_t tail_off = w->h.desc->tail_off, head = head_rows(w);
+	const struct stream *st = &put->streams[from];
+	uint16_t stream = (uint16_t)(st - w->streams);
+
+	for (uint32_t i = 0; i < to - from; i++, st++, stream++) {
+		uint32_t at = st->past + head;
+
+		write_tail(w->at[i] + tail_off, (uint64_t)st->meta.steps[at] << 32 | version,
+			   (uint64_t)st->meta.flags[at] << 16 | stream, st->blk.gen);
+	}
+}
+
 /* Column by column over all streams: what is to be known of a column is found once. A row's tail comes
    last, so that a row with the generation of its block is whole. */
 void writer_build_rows(struct rlv_writer *w, const struct append_batch *put, uint32_t from,
@@ -139,8 +155,10 @@ void writer_build_rows(struct rlv_writer *w, const struct append_batch *put, uin
 	}
 	for (uint32_t i = 0; !steps && i < run.n; i++)
 		memset(run_row(&run, i), 0, desc->tail_off);
-	for (uint32_t i = from; i < to; i++)
-		stream_write_tails(w, &streams[i], version, w->at[i - from]);
+	if (run.stride)
+		stream_write_tails(w, &streams[from], version, w->at[0]);
+	else
+		streams_write_tail(w, put, from, to, version);
 	for (uint32_t i = 0; crc && i < run.n; i++)
 		writer_seal_row(desc, run_row(&run, i));
 }

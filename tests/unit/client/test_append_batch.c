@@ -211,6 +211,37 @@ TEST(writer_read_maxima__one_before_the_first_then_the_largest)
 	close_rig(rig);
 }
 
+/* The tail of each row of a vector is its own: stream, step, flags and generation. */
+TEST(writer_put__rows_of_a_vector_have_their_tails)
+{
+	static const uint16_t ends[] = { 0, RLV_TERMINATED, 0, 0 };
+	const struct rlv_view view = { .n_step = 1 };
+	struct rig *rig = open_rig(&view, 1, 4);
+	uint32_t refused;
+
+	rig->steps.policy_version = 7;
+	for (uint32_t call = 0; call < 3; call++) {
+		rig->steps.flags = call == 1 ? ends : NULL;
+		assert_int_equal(put(rig, 1, &refused), 0);
+		for (uint16_t i = 0; i < 4; i++) {
+			const struct stream *st = &rig->writer->streams[i];
+			const uint8_t *row = ring_row(&st->blk, st->blk.used - 1);
+			bool is_first = call == 0 || (call == 2 && i == 1);
+			bool is_last = call == 1 && i == 1;
+			struct row_tail tail;
+
+			memcpy(&tail, row + rig->writer->h.desc->tail_off, sizeof(tail));
+			assert_int_equal(tail.stream, i);
+			assert_int_equal(tail.step, is_first ? 0 : call);
+			assert_int_equal(tail.flags, (is_first ? ROW_FIRST : 0) |
+							     (is_last ? ROW_TERMINATED : 0));
+			assert_int_equal(tail.gen, st->blk.gen);
+			assert_int_equal(tail.policy_version, 7);
+		}
+	}
+	close_rig(rig);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
