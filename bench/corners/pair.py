@@ -14,6 +14,7 @@ class Pair:
     ours: Callable[[], object]
     peer: Callable[[], object]
     params: dict[str, Any]
+    limit: float | None = None  # most microseconds of ours
 
 
 def case(*names):

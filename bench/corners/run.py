@@ -6,7 +6,8 @@ Usage: run.py [--rounds N] [--seconds S] [--seed N]
               [--clock wall|cpu] [--list] [PAIR ...]
 
 PAIR is a name, or the first part of one. `ratio` is the peer's time divided by Relive's, the median of the
-rounds; `want` is what it should be at least. Pairs whose library is not installed are left out.
+rounds; `want` is what it should be at least, `limit` the most microseconds that Relive should take. Pairs
+whose library is not installed are left out.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-MODULES = ("rows", "sequences", "vectors", "values", "sb3", "ahead")
+MODULES = ("rows", "sequences", "vectors", "values", "sb3", "reverb_items", "queues", "ahead")
 
 
 def commit():
@@ -64,6 +65,7 @@ def report(pair, rounds, options):
         "bench": "corners", "metric": pair.name, "unit": "us", "relive": round(ours, 3),
         "peer": round(peer, 3), "ratio": round(statistics.median(ratios), 3), "least": round(ratios[0], 3),
         "most": round(ratios[-1], 3), "want": pair.want,
+        **({"limit": pair.limit} if pair.limit else {}),
         "params": {**pair.params, "rounds": options.rounds, "seed": options.seed, "clock": options.clock},
         "commit": commit()}),
         flush=True)

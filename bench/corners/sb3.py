@@ -39,4 +39,4 @@ def make(envs):
     return buffers
 
 
-CASES = [make(envs) for envs in (1, 8)]
+CASES = [make(envs) for envs in (1, 8, 64)]

@@ -41,7 +41,8 @@ NOT_OFFERED = {
     "w3 tianshou": "one process only",
     "w3 torchrl": "several processes by a Ray actor only: see ray",
     "w4 reverb, redis, ray": "no tree that a client could call",
-    "w1, w2, w3, w4 id-echo": "a queue: steps are taken once, in order, without priorities or weights",
+    "w1, w2, w3, w4 id-echo": "a queue: steps are taken once, in order, without priorities or "
+                               "weights; bench/corners/run.py queues measures it",
 }
 SHAPE = {"w1": "cartpole", "w2": "atari"}
 UNITS = {"sample": "batches/s", "update": "calls/s", "mixed": "loops/s", "insert1": "rows/s",
