@@ -309,15 +309,20 @@ struct batch *batch_find(struct rlv_sampler *sp)
 
 int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 {
+	bool leaves = n && sp->ahead == RLV_AHEAD_LEAVE;
 	struct batch *batch = NULL;
 	uint32_t held = 0;
 
 	for (uint32_t i = 0; i < sp->n_batches; i++)
 		held += sp->batches[i]->held;
-	if (held < sp->opts.batches)
+	if (held < sp->opts.batches && !leaves)
 		batch = prefetch_buffer(sp, n);
 	if (held < sp->opts.batches && !batch)
 		batch = batch_find(sp);
+	if (held < sp->opts.batches && !batch && sp->n_prefetched) {
+		prefetch_cancel(sp); /* frees theirs */
+		batch = batch_find(sp);
+	}
 	if (batch) {
 		batch->is_apart &= batch->prefetched;
 		*batch_out = batch;

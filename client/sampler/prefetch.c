@@ -23,11 +23,16 @@ static struct async_sample *prefetch_at(const struct rlv_sampler *sp, uint32_t i
 	return &sp->prefetched[(sp->first_prefetch + i) % sp->opts.prefetch];
 }
 
-int prefetch_init(struct rlv_sampler *sp)
+static bool prefetch_is_possible(const struct rlv_sampler *sp)
+{
+	return sp->opts.prefetch && !sp->trees.addressable && !sp->ordered;
+}
+
+int prefetch_prepare(struct rlv_sampler *sp)
 {
 	int ret = 0;
 
-	if (sp->opts.prefetch == 0)
+	if (sp->prefetched || !prefetch_is_possible(sp))
 		return 0;
 	sp->prefetched = mem_array(sp->opts.prefetch, sizeof(struct async_sample));
 	if (!sp->prefetched)
@@ -41,6 +46,8 @@ int prefetch_init(struct rlv_sampler *sp)
 		if (ret == 0)
 			ret = async_sample_init(async);
 	}
+	if (ret)
+		prefetch_fini(sp);
 	return ret;
 }
 
@@ -97,6 +104,21 @@ struct batch *prefetch_buffer(struct rlv_sampler *sp, uint32_t n)
 	return sp->n_prefetched ? prefetch_at(sp, 0)->batch : NULL;
 }
 
+int rlv_sampler_set_ahead(struct rlv_sampler *sampler, uint32_t ahead)
+{
+	if (!sampler)
+		return error_set(-EINVAL, "sampler is NULL");
+	if (ahead > RLV_AHEAD_LEAVE)
+		return error_set(-EINVAL, "ahead %u: not an rlv_ahead", ahead);
+	sampler->ahead = ahead;
+	return 0;
+}
+
+uint32_t rlv_sampler_ahead(const struct rlv_sampler *sampler)
+{
+	return sampler ? sampler->n_prefetched : 0;
+}
+
 bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round)
 {
 	struct draw_scratch mine = sp->scratch;
@@ -132,7 +154,7 @@ void prefetch_refill(struct rlv_sampler *sp, uint32_t n)
 {
 	struct round round = { .n = n, .stratified = !sp->opts.independent };
 
-	while (sp->n_prefetched < sp->opts.prefetch && !sp->trees.addressable && !sp->ordered) {
+	while (prefetch_is_possible(sp) && sp->n_prefetched < sp->opts.prefetch) {
 		struct async_sample *async = prefetch_at(sp, sp->n_prefetched);
 
 		round.batch = batch_find(sp);

@@ -140,6 +140,16 @@ static int sampler_await_now(struct rlv_sampler *sp)
 	return ret;
 }
 
+/* The random numbers of a round over a wire. With opts.prefetch they are seeded as those of a prefetched batch,
+   so that the draws of a seed do not depend on which batches are prefetched. */
+static struct rng *sampler_rng(struct rlv_sampler *sp)
+{
+	if (!sp->opts.prefetch || sp->ordered)
+		return &sp->rng;
+	rng_seed(&sp->now.rng, rng_next_u64(&sp->rng), sp->opts.rank);
+	return &sp->now.rng;
+}
+
 int sampler_round(struct rlv_sampler *sp, struct round *round)
 {
 	struct draw_scratch *s = &sp->scratch;
@@ -150,7 +160,7 @@ int sampler_round(struct rlv_sampler *sp, struct round *round)
 	round->began_ns = clock_now_ns(sp->h.clock);
 	if (!sp->trees.addressable) { /* over a wire */
 		sp->now.s = s;
-		sp->now.draws = &sp->rng;
+		sp->now.draws = sampler_rng(sp);
 		ret = async_sample_start(sp, &sp->now, round);
 		ret = ret ? ret : sampler_await_now(sp);
 		round->found = sp->now.found;

@@ -350,7 +350,8 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	if (ret)
 		return ret;
 	call.batch->held = true;
-	prefetch_refill(sampler, n);
+	if (sampler->ahead == RLV_AHEAD_REFILL)
+		prefetch_refill(sampler, n);
 	sampler->last = call.batch;
 	sampler->stats.calls++;
 	sampler->stats.items += call.batch->pub.n;

@@ -205,6 +205,8 @@ static int sampler_shards_moved(struct handle *h)
 	if (ret == 0)
 		ret = apart_follow(sp);
 	if (ret == 0)
+		ret = prefetch_prepare(sp);
+	if (ret == 0)
 		sampler_show_changes(sp);
 	return ret ? ret : admission_follow(&sp->admission, h);
 }
@@ -265,7 +267,7 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 		ret = batch_add(sp);
 	if (ret == 0 && sp->opts.dest)
 		ret = readbacks_init(sp);
-	return ret ? ret : prefetch_init(sp);
+	return ret;
 }
 
 int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,

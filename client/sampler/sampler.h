@@ -7,6 +7,8 @@
 #ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_SAMPLER_H
 
+#include "relive/ahead.h"
+
 #include "client/table/admission.h"
 #include "client/landing/landing.h"
 #include "client/sampler/apart.h"
@@ -70,6 +72,7 @@ struct rlv_sampler {
 	uint32_t view_index;
 	struct rlv_sampler_opts opts; /* as opened */
 	double beta;                  /* for later samples; n_step and gamma are the plan's */
+	uint32_t ahead;               /* enum rlv_ahead: for later samples */
 	struct alloc_hooks hooks;     /* of batch buffers */
 	struct rng rng;
 	struct shard_trees trees;
@@ -189,7 +192,8 @@ uint32_t prefetch_advance(struct rlv_sampler *sp);
 /* Drops all prefetched batches, after waiting for their reads in flight. */
 void prefetch_cancel(struct rlv_sampler *sp);
 
-RLV_MUST_CHECK int prefetch_init(struct rlv_sampler *sp);
+/* Allocates what prefetches need, where there can be some and it has not been done. -ENOMEM. */
+RLV_MUST_CHECK int prefetch_prepare(struct rlv_sampler *sp);
 void prefetch_fini(struct rlv_sampler *sp);
 
 /* Allocates one more batch buffer, in sp->batches. -ENOMEM. */
@@ -218,7 +222,7 @@ void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, u
    the device computes when it lands. */
 void batch_complete(struct rlv_sampler *sp, struct batch *batch, uint32_t n);
 
-/* Gives a buffer for a sample of n: that of the oldest prefetched batch, or a free one. -EBUSY:
+/* Gives a buffer for a sample of n: that of the oldest prefetched batch (not with RLV_AHEAD_LEAVE), or a free one. -EBUSY:
    the user holds opts.batches of them, or none is free; -ENOMEM with RLV_BATCHES_ANY; -EAGAIN: the
    device of opts.dest still uses all that were released. n 0: a free one; prefetched batches are dropped. */
 RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out);

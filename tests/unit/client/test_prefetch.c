@@ -171,7 +171,83 @@ TEST(sample_ahead__in_place_there_is_nothing_of_it)
 	assert_int_equal(rig->sampler->n_prefetched, 0);
 	assert_int_equal(rlv_sampler_poll(rig->sampler, &ready), 0);
 	assert_int_equal(ready, 0);
+	assert_int_equal(rlv_sampler_ahead(rig->sampler), 0);
+	assert_null(rig->sampler->prefetched); /* no memory either */
 	close_rig(rig);
+}
+
+/* Keys of the next sample of n. */
+static void draw_keys(struct rig *rig, uint32_t n, uint64_t *keys)
+{
+	const struct rlv_batch *batch = replay_sample(rig->sampler, n);
+
+	replay_check_batch(&rig->nx.fx.oracle, &plain_view, &plain_look, batch);
+	memcpy(keys, batch->key, n * sizeof(*keys));
+	rlv_batch_release(rig->sampler, batch);
+}
+
+TEST(sample_ahead__a_sample_may_leave_them)
+{
+	static const uint32_t sizes[] = { BATCH, 7, 256 };
+	const struct rlv_sampler_opts opts = prefetch_opts();
+	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
+	uint64_t keys[256], again[256];
+
+	draw(rig, BATCH, 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		assert_int_equal(rlv_sampler_set_ahead(rig->sampler, RLV_AHEAD_LEAVE), 0);
+		draw_keys(rig, sizes[i], keys);
+		assert_int_equal(rlv_sampler_ahead(rig->sampler), DEPTH);
+	}
+	assert_int_equal(rlv_sampler_set_ahead(rig->sampler, RLV_AHEAD_REFILL), 0);
+	for (uint32_t i = 0; i < 2 * DEPTH; i++) {
+		draw_keys(rig, BATCH, again);
+		assert_memory_not_equal(keys, again, BATCH * sizeof(*keys));
+	}
+	assert_int_equal(rlv_sampler_ahead(rig->sampler), DEPTH);
+	close_rig(rig);
+}
+
+TEST(sample_ahead__none_is_started_while_they_are_drained)
+{
+	const struct rlv_sampler_opts opts = prefetch_opts();
+	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
+
+	draw(rig, BATCH, 0);
+	assert_int_equal(rlv_sampler_set_ahead(rig->sampler, RLV_AHEAD_DRAIN), 0);
+	for (uint32_t left = DEPTH; left-- > 0;) {
+		draw(rig, BATCH, 0);
+		assert_int_equal(rlv_sampler_ahead(rig->sampler), left);
+	}
+	draw(rig, BATCH, 0);
+	assert_int_equal(rlv_sampler_ahead(rig->sampler), 0);
+	replay_expect(rlv_sampler_set_ahead(rig->sampler, RLV_AHEAD_LEAVE + 1), -EINVAL, "ahead 3");
+	assert_int_equal(rlv_sampler_set_ahead(rig->sampler, RLV_AHEAD_REFILL), 0);
+	draw(rig, BATCH, 0);
+	assert_int_equal(rlv_sampler_ahead(rig->sampler), DEPTH);
+	assert_int_equal(rlv_sampler_ahead(NULL), 0);
+	replay_expect(rlv_sampler_set_ahead(NULL, RLV_AHEAD_LEAVE), -EINVAL, "NULL");
+	close_rig(rig);
+}
+
+/* A seed gives the same batches, whichever of them are prefetched. */
+TEST(sample_ahead__draws_are_those_of_the_seed)
+{
+	const struct rlv_sampler_opts opts = prefetch_opts();
+	uint64_t keys[2][10][BATCH];
+
+	for (uint32_t run = 0; run < 2; run++) {
+		struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
+
+		for (uint32_t i = 0; i < 10; i++) {
+			uint32_t mode = run == 0 || i % 4 == 1 ? RLV_AHEAD_DRAIN : RLV_AHEAD_REFILL;
+
+			assert_int_equal(rlv_sampler_set_ahead(rig->sampler, mode), 0);
+			draw_keys(rig, BATCH, keys[run][i]);
+		}
+		close_rig(rig);
+	}
+	assert_memory_equal(keys[0], keys[1], sizeof(keys[0]));
 }
 
 TEST(sampler_poll__finishes_all_without_waiting)
