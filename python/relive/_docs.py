@@ -89,7 +89,7 @@ calls that waited for the rate limiter; ``limiter_wait_ns``: nanoseconds that th
 --
 
 Draws a batch now and returns it, a :class:`relive.Batch`. Prefetched batches are left for the
-iterator.
+iterator; another ``n_step`` or ``gamma`` drops those that are being read over a network.
 
 The call blocks until n items can be drawn and the rate limiter admits them. The batch occupies a
 buffer of the sampler until the batch and all arrays made of it are freed.

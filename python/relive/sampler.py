@@ -28,7 +28,7 @@ class Sampler(_core.Sampler):
     """Draws batches from a table. ``table.sampler()`` opens it.
 
     Threads may share a sampler. It is an iterator without an end: ``next(sampler)`` returns the next
-    batch of batch_size items, and ``prefetch`` of them are drawn in advance by a thread. It is a
+    batch of batch_size items, and ``prefetch`` of them are drawn in advance. It is a
     context manager, which closes it. It can be pickled if its store can: unpickling opens another
     sampler with the same options. A forked child cannot use it.
 
@@ -42,13 +42,15 @@ class Sampler(_core.Sampler):
     :param n_step: steps of the return, 1 to the view's n_step; None = the view's.
     :param gamma: discount of the n-step return, 0 to 1.
     :param beta: importance exponent, 0 (all weights 1) to 8. ``sampler.beta`` can be assigned; batches
-        that are prefetched already keep the old one.
+        that a thread has prefetched already keep the old one.
     :param layout: ``"dense"``: obs and next_obs are separate packed arrays. ``"window"``: they are
         strided views of one array, so frames in both are stored once.
     :param weights: ``"batch"``: (N P)^-beta divided by the batch's maximum; ``"raw"``: undivided. N is
         the number of live items, P the probability of the draw.
-    :param prefetch: batches that a thread draws in advance for the iterator, 0 (none) to 64, while that
-        is faster than to draw them in the call. Their draws do not see updates made since.
+    :param prefetch: batches that are drawn in advance for the iterator, 0 (none) to 64: over a network by
+        reads that are in progress between calls, or by a thread; where the memory is mapped by a thread.
+        The thread draws only while that is faster. Their draws do not see updates made since. With
+        ``batches``, pin_memory, an allocator or a device, and for FIFO and LIFO views, only the thread does it.
     :param batches: buffers, that is batches that may exist at once, prefetched ones included; None = no
         limit, or prefetch + 3 with pin_memory or an allocator. A sample beyond it raises Busy.
     :param timeout: seconds that the iterator waits for a batch before it raises Timeout; None = until
@@ -128,7 +130,7 @@ class Sampler(_core.Sampler):
         leave(self.close, kind)
 
     def close(self) -> None:
-        """Closes the sampler and ends its thread. A second call does nothing. Closing after
+        """Closes the sampler and ends its thread, if it has one. A second call does nothing. Closing after
         the table was dropped is no error. Batches and their arrays stay readable."""
         close_all([super().close])
 

@@ -51,17 +51,19 @@ static int draw_ahead(struct prefetch *p)
 	struct sampler *s = p->sampler;
 	struct slot *slot = NULL;
 	int code = -EBADF;
+	struct draw_how how = { .ahead = RLV_AHEAD_DRAIN };
 	bool idle;
 
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_lock(&s->h.lock);
+	how.opts = s->opts;
 	pthread_mutex_lock(&p->lock);
 	idle = is_idle(p); /* a caller was first */
 	pthread_mutex_unlock(&p->lock);
 	if (idle)
 		code = -EAGAIN;
 	else if (s->h.open)
-		code = sampler_try(s, s->batch_size, &s->opts, 0, &slot);
+		code = sampler_try(s, s->batch_size, &how, 0, &slot);
 	pthread_mutex_lock(&p->lock);
 	if (code == 0)
 		p->ring[(p->first + p->count++) % SAMPLER_MOST_AHEAD] = slot;

@@ -128,6 +128,9 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	opts.short_batch = short_batch;
 	opts.memory = &memory;
 	memory.ctx = s;
+	/* The library's batches ahead have buffers beside opts.batches, and a device has few. */
+	if (opts.batches == RLV_BATCHES_ANY && landing == Py_None)
+		opts.prefetch = depth; /* does nothing in place, where the thread does it */
 	if (landing != Py_None) {
 		Py_INCREF(landing);
 		s->landing = (struct landing *)landing; /* relive.sampler has looked */
@@ -182,15 +185,16 @@ struct slot *sampler_slot(struct sampler *s, const struct rlv_batch *batch)
 	return *at;
 }
 
-int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
-		int64_t timeout_ns, struct slot **slot_out)
+int sampler_try(struct sampler *s, uint32_t n, const struct draw_how *how, int64_t timeout_ns,
+		struct slot **slot_out)
 {
+	const struct rlv_sample_opts *opts = &how->opts;
 	const struct rlv_batch *batch;
 	int64_t began_ns;
-	int ret = 0;
+	int ret = s->depth ? rlv_sampler_set_ahead(s->h.sampler, how->ahead) : 0;
 
-	if (opts->beta != s->set.beta || opts->gamma != s->set.gamma ||
-	    opts->n_step != s->set.n_step) {
+	if (ret == 0 && (opts->beta != s->set.beta || opts->gamma != s->set.gamma ||
+			 opts->n_step != s->set.n_step)) {
 		ret = rlv_sampler_set_opts(s->h.sampler, opts);
 		if (ret == 0)
 			s->set = *opts;
@@ -204,13 +208,16 @@ int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opt
 	if (s->depth) /* by who holds the lock; sampler_next reads it without */
 		atomic_store_explicit(&s->draw_ns, smoothed(s->draw_ns, wait_now_ns() - began_ns),
 				      memory_order_relaxed);
+	if (how->ahead == RLV_AHEAD_REFILL) /* relaxed: as draw_ns */
+		atomic_store_explicit(&s->by_library, rlv_sampler_ahead(s->h.sampler) > 0,
+				      memory_order_relaxed);
 	*slot_out = sampler_slot(s, batch);
 	return 0;
 }
 
 /* Draws n items, or takes a batch that came ahead meanwhile, if `ahead` is not NULL. */
-static PyObject *sample_draw(struct sampler *s, uint32_t n, struct rlv_sample_opts opts,
-			     PyObject *timeout, struct prefetch *ahead)
+static PyObject *sample_draw(struct sampler *s, uint32_t n, struct draw_how how, PyObject *timeout,
+			     struct prefetch *ahead)
 {
 	int64_t slice_ns;
 	struct slot *slot = NULL;
@@ -227,7 +234,7 @@ static PyObject *sample_draw(struct sampler *s, uint32_t n, struct rlv_sample_op
 		if (handle_enter(&s->h))
 			return NULL;
 		slot = ahead ? prefetch_take(ahead) : NULL;
-		ret = slot ? 0 : sampler_try(s, n, &opts, slice_ns, &slot);
+		ret = slot ? 0 : sampler_try(s, n, &how, slice_ns, &slot);
 		if (wait_is_over_time(ret) && wait.left_ns)
 			wait.stalled = rlv_sampler_watch(s->h.sampler, n, &wait.watch);
 		handle_leave(&s->h);
@@ -272,29 +279,31 @@ static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwar
 	struct sampler *s = (struct sampler *)object;
 	PyObject *n = Py_None, *beta = Py_None, *timeout = Py_None;
 	PyObject *n_step = Py_None, *gamma = Py_None;
-	struct rlv_sample_opts opts = s->opts;
+	struct draw_how how = { .opts = s->opts, .ahead = RLV_AHEAD_LEAVE };
 	uint32_t count = s->batch_size;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO$OO", names, &n, &beta, &timeout,
 					 &n_step, &gamma))
 		return NULL;
-	if (read_count("n", n, &count) || read_count("n_step", n_step, &opts.n_step) ||
-	    read_real("beta", beta, 8, BETA_NONE, &opts.beta) ||
-	    read_real("gamma", gamma, 1, DBL_TRUE_MIN, &opts.gamma))
+	if (read_count("n", n, &count) || read_count("n_step", n_step, &how.opts.n_step) ||
+	    read_real("beta", beta, 8, BETA_NONE, &how.opts.beta) ||
+	    read_real("gamma", gamma, 1, DBL_TRUE_MIN, &how.opts.gamma))
 		return NULL;
-	return sample_draw(s, count, opts, timeout, NULL);
+	return sample_draw(s, count, how, timeout, NULL);
 }
 
 /* -------- iteration -------- */
 
-/* Draws the next batch in the calling thread. */
-static PyObject *next_draw(struct sampler *s)
+/* Draws the next batch in the calling thread. The library begins others, unless the thread `pays`. */
+static PyObject *next_draw(struct sampler *s, bool pays)
 {
+	const struct draw_how how = { .opts = s->opts,
+				      .ahead = pays ? RLV_AHEAD_DRAIN : RLV_AHEAD_REFILL };
 	PyObject *batch;
 
 	if (s->prefetch)
 		prefetch_leave_draws(s->prefetch, true);
-	batch = sample_draw(s, s->batch_size, s->opts, s->h.timeout, s->prefetch);
+	batch = sample_draw(s, s->batch_size, how, s->h.timeout, s->prefetch);
 	if (s->prefetch)
 		prefetch_leave_draws(s->prefetch, false);
 	return batch;
@@ -305,13 +314,23 @@ static PyObject *next_draw(struct sampler *s)
  * share the handle costs some microseconds, so it draws only where that is more; and where AHEAD_TRIAL
  * batches took longer than draws would have, as it gets no core, only every AHEAD_REST batches again.
  */
-static bool ahead_pays(const struct sampler *s)
+static bool ahead_can_pay(const struct sampler *s)
 {
-	return !s->rest && s->gap_ns > AHEAD_PAYS_NS && s->draw_ns > AHEAD_PAYS_NS;
+	return s->gap_ns > AHEAD_PAYS_NS && s->draw_ns > AHEAD_PAYS_NS;
 }
 
-static void ahead_judge(struct sampler *s, bool pays, int64_t ns)
+static bool ahead_pays(const struct sampler *s)
 {
+	return s->by_library ? s->pace.thread : !s->rest && ahead_can_pay(s);
+}
+
+/* The caller has got a batch, ns after it asked, and cycle_ns after the one before. */
+static void ahead_judge(struct sampler *s, bool pays, int64_t ns, int64_t cycle_ns)
+{
+	if (s->by_library) {
+		pace_next(&s->pace, cycle_ns, s->depth, ahead_can_pay(s));
+		return;
+	}
 	s->rest -= s->rest > 0;
 	s->trial_ns += pays ? ns : 0;
 	if (!pays || ++s->trial < AHEAD_TRIAL)
@@ -324,7 +343,7 @@ static void ahead_judge(struct sampler *s, bool pays, int64_t ns)
 static PyObject *sampler_next(PyObject *object)
 {
 	struct sampler *s = (struct sampler *)object;
-	int64_t now_ns = s->depth ? wait_now_ns() : 0;
+	int64_t now_ns = s->depth ? wait_now_ns() : 0, before_ns;
 	struct slot *slot = NULL;
 	PyObject *batch;
 	bool pays;
@@ -333,7 +352,7 @@ static PyObject *sampler_next(PyObject *object)
 		return NULL;
 	pthread_mutex_unlock(&s->h.lock);
 	if (!s->depth)
-		return sample_draw(s, s->batch_size, s->opts, s->h.timeout, NULL);
+		return next_draw(s, false);
 	if (s->left_ns)
 		s->gap_ns = smoothed(s->gap_ns, now_ns - s->left_ns);
 	pays = ahead_pays(s);
@@ -345,9 +364,10 @@ static PyObject *sampler_next(PyObject *object)
 		prefetch_say(s->prefetch, pays);
 		slot = prefetch_take(s->prefetch);
 	}
-	batch = slot ? batch_make(slot, &s->layout) : next_draw(s);
+	batch = slot ? batch_make(slot, &s->layout) : next_draw(s, pays);
+	before_ns = s->left_ns;
 	s->left_ns = wait_now_ns();
-	ahead_judge(s, pays, s->left_ns - now_ns);
+	ahead_judge(s, pays, s->left_ns - now_ns, s->left_ns - before_ns);
 	return batch;
 }
 
@@ -418,7 +438,21 @@ static PyMemberDef members[] = {
 	{ 0 },
 };
 
+/* Batches that the library has ahead; for tests. */
+static PyObject *sampler_get_ahead(PyObject *object, void *Py_UNUSED(unused))
+{
+	struct sampler *s = (struct sampler *)object;
+	uint32_t ahead;
+
+	if (handle_lock(&s->h))
+		return NULL;
+	ahead = rlv_sampler_ahead(s->h.sampler);
+	pthread_mutex_unlock(&s->h.lock);
+	return PyLong_FromUnsignedLong(ahead);
+}
+
 static PyGetSetDef attributes[] = {
+	{ "_ahead", sampler_get_ahead, NULL, NULL, NULL },
 	{ "beta", sampler_get_beta, sampler_set_beta, NULL, NULL },
 	{ 0 },
 };

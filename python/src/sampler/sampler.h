@@ -1,19 +1,37 @@
 /*
- * Sampler: a handle of the library, the slots of its batches, and the prefetch thread.
+ * Sampler: a handle of the library, the slots of its batches, and how batches come ahead: by the library over a
+ * wire, or by a thread.
  */
 #ifndef RLV_PYTHON_SRC_SAMPLER_H
 #define RLV_PYTHON_SRC_SAMPLER_H
 
 #include "python/src/batch.h"
 
+#include <relive/ahead.h>
+
 #define SAMPLER_MOST_AHEAD 64
 
+#define PACE_TIMED 16
+
 struct prefetch;
+
+/* Which way to batches ahead is used over a wire (pace.c). Zeroed: the library's, to be timed. */
+struct pace {
+	bool thread;        /* the thread's is used; else the library's */
+	bool timing;        /* it is timed; else it was the faster one */
+	bool thread_won;    /* last time */
+	uint32_t cycles;    /* since it is used so */
+	uint32_t stay;      /* how many are not timed; 0 = none was the faster one yet */
+	int64_t library_ns; /* mean cycle of the library's */
+	int64_t ns[PACE_TIMED];
+};
 
 struct sampler {
 	struct handle h;
 	uint32_t batch_size;
-	uint32_t depth;              /* prefetched batches; 0 = none */
+	uint32_t depth;         /* prefetched batches; 0 = none */
+	atomic_bool by_library; /* the library had some after the last draw that may begin some */
+	struct pace pace;       /* if by_library */
 	struct rlv_sample_opts opts; /* default of samples; guarded by the handle's lock */
 	struct rlv_sample_opts set;  /* current options in the library; guarded by the same */
 	PyObject *allocator; /* NULL, or bytes -> writable buffer; borrowed, while it is opened */
@@ -30,19 +48,30 @@ struct sampler {
 	uint32_t rest;             /* calls until it is tried again */
 };
 
+/* How a batch is drawn. */
+struct draw_how {
+	struct rlv_sample_opts opts;
+	enum rlv_ahead ahead; /* what becomes of those that the library has ahead */
+};
+
 /*
- * Gives back the buffers whose arrays are gone, and draws n items by one rlv_sampler_sample with
- * *opts, which waits for timeout_ns at most. 0 with the slot of the batch, or the library's error
+ * Gives back the buffers whose arrays are gone, and draws n items by one rlv_sampler_sample as *how says, which waits for timeout_ns at most. 0 with the slot of the batch, or the library's error
  * code. The caller holds the handle's lock, not the interpreter lock.
  */
-int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
-		int64_t timeout_ns, struct slot **slot_out);
+int sampler_try(struct sampler *s, uint32_t n, const struct draw_how *how, int64_t timeout_ns,
+		struct slot **slot_out);
 
 /* Gives back the buffers whose arrays are gone. The caller holds the handle's lock. */
 void sampler_give_back(struct sampler *s);
 
 /* Returns the slot of a batch that the library has just filled, with what batch_make needs of it. */
 struct slot *sampler_slot(struct sampler *s, const struct rlv_batch *batch);
+
+/* -------- pace.c -------- */
+
+/* A batch has been returned, cycle_ns after the one before. depth: batches ahead. can_pay: a thread might be
+   faster. True: draw ahead by the thread from now on, else by the library. */
+bool pace_next(struct pace *p, int64_t cycle_ns, uint32_t depth, bool can_pay);
 
 /* -------- update.c -------- */
 
