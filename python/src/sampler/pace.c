@@ -1,14 +1,14 @@
 /*
- * Over a wire there are two ways to batches ahead: the library's, whose batches move on only while its calls
- * run, and the thread's, which moves them while the caller computes, but shares the handle with it and has one
- * draw in flight. Which is faster depends on the caller and on free cores, so both are timed, in turn:
+ * Over a wire there are three ways to the next batch:
  *
- *   time the library's --> time the thread's, if it can pay --> keep the faster one for `stay` batches -+
- *          ^                                                                                            |
- *          +--------------------------------------------------------------------------------------------+
+ *   library   it has batches in progress between calls. They move on only while its calls run, and as their
+ *             priorities are older, an update more often costs a second phase
+ *   call      none is ahead
+ *   thread    it draws while the caller computes, but shares the handle with it and has one draw in flight
  *
- * What is timed is whole cycles of the caller, from one batch to the next: a thread also slows the caller's
- * updates, which need the handle. stay doubles each time the same one is faster.
+ * Which is the fastest depends on the caller and on free cores, so they are timed in turn, the thread only if it
+ * can pay; then the fastest is kept for `stay` batches, which doubles each time the same one wins. What is timed is
+ * whole cycles of the caller, from one batch to the next: the way changes the time of updates, too.
  */
 #include "python/src/sampler/sampler.h"
 
@@ -35,41 +35,42 @@ static int64_t pace_mean(int64_t *ns)
 	return sum / (PACE_TIMED - OUTLIERS);
 }
 
-static void pace_begin(struct pace *p, bool timing, bool thread)
+static void pace_begin(struct pace *p, bool timing, enum pace_way way)
 {
 	p->timing = timing;
-	p->thread = thread;
+	p->way = way;
 	p->cycles = 0;
 }
 
-/* Stays with the faster one; the same as last time: for longer. */
-static void pace_settle(struct pace *p, bool thread)
+/* Stays with the fastest of the first n ways; the same as last time: for longer. */
+static void pace_settle(struct pace *p, uint32_t n)
 {
-	bool same = p->stay && p->thread_won == thread;
+	enum pace_way best = PACE_LIBRARY;
 
-	p->stay = !same ? STAY_FIRST : p->stay < STAY_MOST ? 2 * p->stay : STAY_MOST;
-	p->thread_won = thread;
-	pace_begin(p, false, thread);
+	for (uint32_t way = 1; way < n; way++)
+		if (p->mean_ns[way] < p->mean_ns[best])
+			best = way;
+	if (!p->stay || best != p->best)
+		p->stay = STAY_FIRST;
+	else if (p->stay < STAY_MOST)
+		p->stay *= 2;
+	p->best = best;
+	pace_begin(p, false, best);
 }
 
-bool pace_next(struct pace *p, int64_t cycle_ns, uint32_t depth, bool can_pay)
+void pace_next(struct pace *p, int64_t cycle_ns, uint32_t depth, bool thread_can_pay)
 {
-	uint32_t at = p->cycles++;
-	int64_t mean_ns;
+	uint32_t n = thread_can_pay ? PACE_WAYS : PACE_THREAD, at = p->cycles++;
 
 	if (!p->timing && p->cycles > p->stay)
-		pace_begin(p, true, false);
-	else if (p->timing && at > depth) /* before, batches are those of the other one */
+		pace_begin(p, true, PACE_LIBRARY);
+	else if (p->timing && at > depth) /* before, batches came the other way */
 		p->ns[at - depth - 1] = cycle_ns;
 	if (!p->timing || at < depth + PACE_TIMED)
-		return p->thread;
-	mean_ns = pace_mean(p->ns);
-	if (!p->thread && can_pay) {
-		p->library_ns = mean_ns;
-		pace_begin(p, true, true);
-	} else {
-		/* The thread stays where they are about the same: it leaves more of a busy caller's time. */
-		pace_settle(p, p->thread && mean_ns <= p->library_ns + p->library_ns / 32);
-	}
-	return p->thread;
+		return;
+	p->mean_ns[p->way] = pace_mean(p->ns);
+	if ((uint32_t)p->way + 1 < n)
+		pace_begin(p, true, p->way + 1);
+	else
+		pace_settle(p, n);
 }

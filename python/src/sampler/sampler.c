@@ -294,11 +294,12 @@ static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwar
 
 /* -------- iteration -------- */
 
-/* Draws the next batch in the calling thread. The library begins others, unless the thread `pays`. */
-static PyObject *next_draw(struct sampler *s, bool pays)
+/* Draws the next batch in the calling thread. */
+static PyObject *next_draw(struct sampler *s)
 {
 	const struct draw_how how = { .opts = s->opts,
-				      .ahead = pays ? RLV_AHEAD_DRAIN : RLV_AHEAD_REFILL };
+				      .ahead = s->pace.way == PACE_LIBRARY ? RLV_AHEAD_REFILL
+									   : RLV_AHEAD_DRAIN };
 	PyObject *batch;
 
 	if (s->prefetch)
@@ -321,7 +322,7 @@ static bool ahead_can_pay(const struct sampler *s)
 
 static bool ahead_pays(const struct sampler *s)
 {
-	return s->by_library ? s->pace.thread : !s->rest && ahead_can_pay(s);
+	return s->by_library ? s->pace.way == PACE_THREAD : !s->rest && ahead_can_pay(s);
 }
 
 /* The caller has got a batch, ns after it asked, and cycle_ns after the one before. */
@@ -352,7 +353,7 @@ static PyObject *sampler_next(PyObject *object)
 		return NULL;
 	pthread_mutex_unlock(&s->h.lock);
 	if (!s->depth)
-		return next_draw(s, false);
+		return next_draw(s);
 	if (s->left_ns)
 		s->gap_ns = smoothed(s->gap_ns, now_ns - s->left_ns);
 	pays = ahead_pays(s);
@@ -364,7 +365,7 @@ static PyObject *sampler_next(PyObject *object)
 		prefetch_say(s->prefetch, pays);
 		slot = prefetch_take(s->prefetch);
 	}
-	batch = slot ? batch_make(slot, &s->layout) : next_draw(s, pays);
+	batch = slot ? batch_make(slot, &s->layout) : next_draw(s);
 	before_ns = s->left_ns;
 	s->left_ns = wait_now_ns();
 	ahead_judge(s, pays, s->left_ns - now_ns, s->left_ns - before_ns);

@@ -15,14 +15,17 @@
 
 struct prefetch;
 
-/* Which way to batches ahead is used over a wire (pace.c). Zeroed: the library's, to be timed. */
+/* Where the next batch comes from over a wire. */
+enum pace_way { PACE_LIBRARY, PACE_CALL, PACE_THREAD, PACE_WAYS };
+
+/* Which of them is used (pace.c). Zeroed: the library's, to be timed. */
 struct pace {
-	bool thread;        /* the thread's is used; else the library's */
-	bool timing;        /* it is timed; else it was the faster one */
-	bool thread_won;    /* last time */
+	enum pace_way way;
+	bool timing;        /* it is timed; else it was the fastest */
+	enum pace_way best; /* last time */
 	uint32_t cycles;    /* since it is used so */
-	uint32_t stay;      /* how many are not timed; 0 = none was the faster one yet */
-	int64_t library_ns; /* mean cycle of the library's */
+	uint32_t stay;      /* how many are not timed; 0 = none was the fastest yet */
+	int64_t mean_ns[PACE_WAYS];
 	int64_t ns[PACE_TIMED];
 };
 
@@ -69,9 +72,8 @@ struct slot *sampler_slot(struct sampler *s, const struct rlv_batch *batch);
 
 /* -------- pace.c -------- */
 
-/* A batch has been returned, cycle_ns after the one before. depth: batches ahead. can_pay: a thread might be
-   faster. True: draw ahead by the thread from now on, else by the library. */
-bool pace_next(struct pace *p, int64_t cycle_ns, uint32_t depth, bool can_pay);
+/* A batch has been returned, cycle_ns after the one before: chooses p->way. depth: batches ahead. */
+void pace_next(struct pace *p, int64_t cycle_ns, uint32_t depth, bool thread_can_pay);
 
 /* -------- update.c -------- */
 
