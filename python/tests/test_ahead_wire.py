@@ -128,10 +128,10 @@ def test_next__of_views_in_order(store, selector):
 def test_next__batches_are_those_of_the_seed(table):
     """Whoever draws them: the thread is tried, too, from batches on that depend on prefetch."""
     with table.sampler(32, prefetch=1, seed=5) as sampler:
-        want = keys(sampler, 120, 0.002)
+        want = keys(sampler, 160, 0.002)
     before = threads()
     with table.sampler(32, prefetch=MOST_AHEAD, seed=5) as sampler:
-        assert keys(sampler, 120, 0.002) == want
+        assert keys(sampler, 160, 0.002) == want
         assert threads() == before + 1
 
 

@@ -12,27 +12,27 @@
  */
 #include "python/src/sampler/sampler.h"
 
+#include <string.h>
+
 #define STAY_FIRST 256
 #define STAY_MOST 16384
-#define OUTLIERS 2 /* of the timed cycles: those that lost their core, say */
+#define GROUP 4 /* cycles; those of the library's batches are short and long by turns */
 
-/* Mean of the timed cycles but for the longest. */
+/* Mean of the faster half of the timed groups: in others somebody lost a core. */
 static int64_t pace_mean(int64_t *ns)
 {
 	int64_t sum = 0;
 
-	for (uint32_t i = 0; i < PACE_TIMED; i++)
-		sum += ns[i];
-	for (uint32_t out = 0; out < OUTLIERS; out++) {
-		uint32_t longest = 0;
+	for (uint32_t n = 0; n < PACE_GROUPS / 2; n++) {
+		uint32_t least = 0;
 
-		for (uint32_t i = 1; i < PACE_TIMED; i++)
-			if (ns[i] > ns[longest])
-				longest = i;
-		sum -= ns[longest];
-		ns[longest] = 0;
+		for (uint32_t i = 1; i < PACE_GROUPS; i++)
+			if (ns[i] < ns[least])
+				least = i;
+		sum += ns[least];
+		ns[least] = INT64_MAX;
 	}
-	return sum / (PACE_TIMED - OUTLIERS);
+	return sum / (PACE_GROUPS / 2 * GROUP);
 }
 
 static void pace_begin(struct pace *p, bool timing, enum pace_way way)
@@ -40,6 +40,7 @@ static void pace_begin(struct pace *p, bool timing, enum pace_way way)
 	p->timing = timing;
 	p->way = way;
 	p->cycles = 0;
+	memset(p->ns, 0, sizeof(p->ns));
 }
 
 /* Stays with the fastest of the first n ways; the same as last time: for longer. */
@@ -62,11 +63,14 @@ void pace_next(struct pace *p, int64_t cycle_ns, uint32_t depth, bool thread_can
 {
 	uint32_t n = thread_can_pay ? PACE_WAYS : PACE_THREAD, at = p->cycles++;
 
-	if (!p->timing && p->cycles > p->stay)
-		pace_begin(p, true, PACE_LIBRARY);
-	else if (p->timing && at > depth) /* before, batches came the other way */
-		p->ns[at - depth - 1] = cycle_ns;
-	if (!p->timing || at < depth + PACE_TIMED)
+	if (!p->timing) {
+		if (p->cycles > p->stay)
+			pace_begin(p, true, PACE_LIBRARY);
+		return;
+	}
+	if (at > depth) /* before, batches came the other way */
+		p->ns[(at - depth - 1) / GROUP] += cycle_ns;
+	if (at < depth + PACE_GROUPS * GROUP)
 		return;
 	p->mean_ns[p->way] = pace_mean(p->ns);
 	if ((uint32_t)p->way + 1 < n)

@@ -11,7 +11,7 @@
 
 #define SAMPLER_MOST_AHEAD 64
 
-#define PACE_TIMED 16
+#define PACE_GROUPS 8
 
 struct prefetch;
 
@@ -26,7 +26,7 @@ struct pace {
 	uint32_t cycles;    /* since it is used so */
 	uint32_t stay;      /* how many are not timed; 0 = none was the fastest yet */
 	int64_t mean_ns[PACE_WAYS];
-	int64_t ns[PACE_TIMED];
+	int64_t ns[PACE_GROUPS]; /* of the cycles that are timed, in groups */
 };
 
 struct sampler {
