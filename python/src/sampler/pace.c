@@ -1,16 +1,4 @@
-/*
- * Over a wire there are three ways to the next batch:
- *
- *   library   it has batches in progress between calls. They move on only while its calls run, and as their
- *             priorities are older, an update more often costs a second phase
- *   call      none is ahead
- *   thread    it draws while the caller computes, but shares the handle with it and has one draw in flight
- *
- * Which is the fastest depends on the caller and on free cores, so they are timed in turn, the thread only if it
- * can pay; then the fastest is kept for `stay` batches, which doubles each time the same one wins. What is timed is
- * whole cycles of the caller, from one batch to the next: the way changes the time of updates, too.
- */
-#include "python/src/sampler/sampler.h"
+#include "python/src/sampler/pace.h"
 
 #include <string.h>
 

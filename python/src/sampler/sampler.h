@@ -6,28 +6,13 @@
 #define RLV_PYTHON_SRC_SAMPLER_H
 
 #include "python/src/batch.h"
+#include "python/src/sampler/pace.h"
 
 #include <relive/ahead.h>
 
 #define SAMPLER_MOST_AHEAD 64
 
-#define PACE_GROUPS 8
-
 struct prefetch;
-
-/* Where the next batch comes from over a wire. */
-enum pace_way { PACE_LIBRARY, PACE_CALL, PACE_THREAD, PACE_WAYS };
-
-/* Which of them is used (pace.c). Zeroed: the library's, to be timed. */
-struct pace {
-	enum pace_way way;
-	bool timing;        /* it is timed; else it was the fastest */
-	enum pace_way best; /* last time */
-	uint32_t cycles;    /* since it is used so */
-	uint32_t stay;      /* how many are not timed; 0 = none was the fastest yet */
-	int64_t mean_ns[PACE_WAYS];
-	int64_t ns[PACE_GROUPS]; /* of the cycles that are timed, in groups */
-};
 
 struct sampler {
 	struct handle h;
@@ -69,11 +54,6 @@ void sampler_give_back(struct sampler *s);
 
 /* Returns the slot of a batch that the library has just filled, with what batch_make needs of it. */
 struct slot *sampler_slot(struct sampler *s, const struct rlv_batch *batch);
-
-/* -------- pace.c -------- */
-
-/* A batch has been returned, cycle_ns after the one before: chooses p->way. depth: batches ahead. */
-void pace_next(struct pace *p, int64_t cycle_ns, uint32_t depth, bool thread_can_pay);
 
 /* -------- update.c -------- */
 
