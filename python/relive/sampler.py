@@ -49,7 +49,7 @@ class Sampler(_core.Sampler):
         the number of live items, P the probability of the draw.
     :param prefetch: batches that are drawn in advance for the iterator, 0 (none) to 64: over a network by
         reads that are in progress between calls, or by a thread; where the memory is mapped by a thread.
-        The thread draws only while that is faster. Their draws do not see updates made since. With
+        They are drawn in the call while that is faster. Their draws do not see updates made since. With
         ``batches``, pin_memory, an allocator or a device, and for FIFO and LIFO views, only the thread does it.
     :param batches: buffers, that is batches that may exist at once, prefetched ones included; None = no
         limit, or prefetch + 3 with pin_memory or an allocator. A sample beyond it raises Busy.
