@@ -109,7 +109,8 @@ static bool heap_is_wish_of(const struct catalog_object *object, const struct ca
 	return has->mode == want->mode && has->n_parts == want->n_parts &&
 	       has->copies == want->copies && has->writers == want->writers &&
 	       has->max_clients == want->max_clients && has->buckets == want->buckets &&
-	       has->extents == want->extents && has->extent_bytes == want->extent_bytes;
+	       has->extents == want->extents && has->extent_bytes == want->extent_bytes &&
+	       has->stripe == want->stripe;
 }
 
 /* -------- copies -------- */

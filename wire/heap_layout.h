@@ -25,6 +25,8 @@
 #include "wire/region.h"
 
 #define HEAP_DESC_MAGIC 0x31504845u /* "EHP1": layout of the part */
+#define HEAP_DESC_MAGIC_STRIPED \
+	0x32504845u /* "EHP2": the same, with stripes (wire/stripe_layout.h) */
 #define HEAP_WORDS_OFF (DESC_OFF + 256u)
 #define HEAP_PINS_OFF (HEAP_WORDS_OFF + sizeof(struct heap_words))
 #define HEAP_ROWS_OFF 4096u /* of extent 0 in the rows region */
@@ -61,13 +63,14 @@ enum heap_writers_kind {
  *       88    4  client slots
  *       92    4  buckets of a part; HEAP_PROBES more records follow the last
  *       96    4  extents of a part
- *      100    2  mode: enum heap_mode
+ *      100    1  mode: enum heap_mode
+ *      101    1  stripe: a longer value lies in stripes of 1 << stripe bytes of extents; 0 = in its part alone
  *      102    1  copies of each part on other nodes, 1 to HEAP_COPIES_MAX
  *      103    1  who puts into a part with copies: enum heap_writers_kind
  *      104    8  bytes of an extent: a power of two; of a copy in modes with copies, which have no
  *                extents
  *      112    8  seed of the hash of keys
- *      120    4  magic
+ *      120    4  magic: HEAP_DESC_MAGIC; with stripes HEAP_DESC_MAGIC_STRIPED, which a program from before them refuses
  *      124    4  crc32c of bytes 0..123
  */
 struct heap_desc {
@@ -78,7 +81,8 @@ struct heap_desc {
 	uint32_t max_clients;
 	uint32_t buckets;
 	uint32_t extents;
-	uint16_t mode;
+	uint8_t mode;
+	uint8_t stripe;
 	uint8_t copies;
 	uint8_t writers;
 	uint64_t extent_bytes;
@@ -95,6 +99,7 @@ WIRE_AT(heap_desc, max_clients, 88);
 WIRE_AT(heap_desc, buckets, 92);
 WIRE_AT(heap_desc, extents, 96);
 WIRE_AT(heap_desc, mode, 100);
+WIRE_AT(heap_desc, stripe, 101);
 WIRE_AT(heap_desc, copies, 102);
 WIRE_AT(heap_desc, writers, 103);
 WIRE_AT(heap_desc, extent_bytes, 104);
@@ -224,10 +229,10 @@ WIRE_AT(heap_head, cell, HEAP_CELL_OFF);
  *       32    8  bytes of the value
  *       40    4  bucket
  *       44    2  bytes of the key
- *       46    2  flags: ENTRY_DELETED, ENTRY_MANIFEST, ENTRY_CHUNK
+ *       46    2  flags: ENTRY_DELETED, ENTRY_MANIFEST, ENTRY_CHUNK, ENTRY_STRIPED
  *       48    4  owner id of its writer
  *       52    4  generation: sequence of its extent, the low bits
- *       56    8  epoch in which it was written; of a manifest: bytes of the value
+ *       56    8  epoch in which it was written; of a manifest, and if it is striped: bytes of the value
  *
  * A value that is longer than an extent lies in chunks: slots of the writer's extents, each with a header
  * and its share of the value. The entry is a manifest, and has as its value struct heap_manifest and a
@@ -239,6 +244,7 @@ WIRE_AT(heap_head, cell, HEAP_CELL_OFF);
 #define ENTRY_DELETED 1u
 #define ENTRY_MANIFEST 2u
 #define ENTRY_CHUNK 4u
+#define ENTRY_STRIPED 8u /* its value is a struct stripe_manifest: wire/stripe_layout.h */
 
 struct heap_entry {
 	uint32_t magic;

@@ -26,6 +26,7 @@ static int get_from_stage(struct heap_access *acc, const struct chain_key *key,
 		.len = entry.len,
 		.version = entry.version,
 		.large = entry.flags & ENTRY_MANIFEST ? entry.epoch : 0,
+		.striped = (entry.flags & ENTRY_STRIPED) != 0,
 	};
 	return heap_value_found(out, found->word);
 }
@@ -169,7 +170,7 @@ int heap_get_range(struct heap_access *acc, const struct chain_key *key,
 		if (ret == 0 && out->large)
 			ret = heap_large_get(acc, key, range, room, out);
 	}
-	if (ret == 0 && !out->large)
+	if (ret == 0 && !out->large && !out->striped)
 		range_cut(range, out);
 	return acc->plane ? ret : heap_access_unpin(acc, ret);
 }
@@ -220,9 +221,12 @@ static int next_once(struct heap_access *acc, uint32_t *bucket_inout, struct hea
 		memcpy(&entry, acc->stage, sizeof(entry));
 		*out = (struct heap_key){ .ptr = acc->stage + sizeof(entry),
 					  .len = entry.key_len,
-					  .value_len = entry.flags & ENTRY_MANIFEST ? entry.epoch
-										    : entry.len,
-					  .version = entry.version };
+					  .value_len =
+						  entry.flags & (ENTRY_MANIFEST | ENTRY_STRIPED)
+							  ? entry.epoch
+							  : entry.len,
+					  .version = entry.version,
+					  .striped = (entry.flags & ENTRY_STRIPED) != 0 };
 		*bucket_inout = bucket + 1;
 		return 0;
 	}

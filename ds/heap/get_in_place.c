@@ -66,6 +66,7 @@ static enum place place_read(struct heap_access *acc, struct chain_at at,
 		.len = entry.len,
 		.version = entry.version,
 		.large = entry.flags & ENTRY_MANIFEST ? entry.epoch : 0,
+		.striped = (entry.flags & ENTRY_STRIPED) != 0,
 	};
 	return crc == entry.crc ? PLACE_DONE : PLACE_TORN;
 }

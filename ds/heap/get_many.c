@@ -102,7 +102,8 @@ static bool batch_take(struct heap_access *acc, struct batch *batch, uint32_t i,
 		return false;
 	got = (struct heap_value){ .ptr = from + sizeof(entry) + entry.key_len,
 				   .len = entry.len,
-				   .version = entry.version };
+				   .version = entry.version,
+				   .striped = (entry.flags & ENTRY_STRIPED) != 0 };
 	ask->status = ask_fill(ask, &got);
 	return true;
 }

@@ -22,9 +22,18 @@ static bool desc_extents_fit(const struct heap_desc *desc)
 	       HEAP_ROWS_OFF + desc->extents * desc->extent_bytes <= (uint64_t)64 << 32;
 }
 
+/* A part with one owner refuses the stripes of others. */
+static bool desc_stripe_fits(const struct heap_desc *desc)
+{
+	return (desc->stripe != 0) == (desc->magic == HEAP_DESC_MAGIC_STRIPED) &&
+	       (!desc->stripe || (desc->mode == HEAP_CLOVER && desc->stripe <= HEAP_STRIPE_MOST &&
+				  UINT64_C(1) << desc->stripe >= desc->extent_bytes &&
+				  (desc->copies == 1 || desc->writers == HEAP_WRITERS_MANY)));
+}
+
 static bool desc_sizes_fit(const struct heap_desc *desc)
 {
-	return desc->copies >= 1 && desc->copies <= HEAP_COPIES_MAX &&
+	return desc_stripe_fits(desc) && desc->copies >= 1 && desc->copies <= HEAP_COPIES_MAX &&
 	       desc->writers < HEAP_WRITERS_KINDS && desc->n_parts >= 1 &&
 	       desc->n_parts <= HEAP_MAX_PARTS && desc->max_clients >= 1 &&
 	       desc->max_clients <= HEAP_MAX_CLIENTS && desc->buckets >= 1 &&
@@ -52,10 +61,37 @@ static int plan_extents(const struct heap_wish *wish, struct heap_desc *desc)
 	return 0;
 }
 
+/* Sets the stripe of a heap that has it. */
+static int plan_stripe(const struct heap_wish *wish, struct heap_desc *desc)
+{
+	const uint64_t stripe = wish->stripe_bytes;
+
+	if (!stripe)
+		return 0;
+	if (wish->mode != HEAP_CLOVER)
+		return error_set(-EINVAL,
+				 "stripe_bytes %" PRIu64 ": only a heap of mode clover has stripes",
+				 stripe);
+	if (desc->copies > 1 && desc->writers != HEAP_WRITERS_MANY)
+		return error_set(-EINVAL,
+				 "stripe_bytes %" PRIu64
+				 ": with copies %u and one writer of each part no "
+				 "client puts into all parts: create it with several writers",
+				 stripe, desc->copies);
+	if (!bits_is_pow2(stripe) || stripe < desc->extent_bytes || stripe >> HEAP_STRIPE_MOST > 1)
+		return error_set(-EINVAL,
+				 "stripe_bytes %" PRIu64
+				 ": a power of two from extent_bytes, %" PRIu64 ", to 64 GiB",
+				 stripe, desc->extent_bytes);
+	desc->stripe = (uint8_t)bits_log2_floor(stripe);
+	desc->magic = HEAP_DESC_MAGIC_STRIPED;
+	return 0;
+}
+
 int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out)
 {
 	struct heap_desc desc = { .magic = HEAP_DESC_MAGIC,
-				  .mode = (uint16_t)wish->mode,
+				  .mode = (uint8_t)wish->mode,
 				  .copies = (uint8_t)(wish->copies ? wish->copies : 1),
 				  .writers = wish->copies > 1 ? (uint8_t)wish->writers : 0 };
 	uint64_t buckets;
@@ -85,6 +121,8 @@ int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out)
 	desc.max_clients = wish->max_clients;
 	desc.buckets = (uint32_t)max_u64(2 * buckets, HEAP_PROBES);
 	ret = wish->mode == HEAP_CLOVER ? plan_extents(wish, &desc) : pair_plan(wish, &desc);
+	if (ret == 0)
+		ret = plan_stripe(wish, &desc);
 	if (ret)
 		return ret;
 	heap_desc_seal(&desc);
@@ -104,7 +142,7 @@ void heap_desc_seal(struct heap_desc *desc)
 
 int heap_desc_check(const struct heap_desc *desc)
 {
-	if (desc->magic != HEAP_DESC_MAGIC)
+	if (desc->magic != HEAP_DESC_MAGIC && desc->magic != HEAP_DESC_MAGIC_STRIPED)
 		return error_set(-EPROTO, "heap: the descriptor is of another layout");
 	if (desc->crc != desc_crc(desc) || desc->name[sizeof(desc->name) - 1])
 		return error_set(-EBADMSG, "heap: the descriptor is damaged");

@@ -19,6 +19,7 @@
 #define HEAP_MAX_CLIENTS 1024u
 #define HEAP_MAX_PARTS 64u
 #define HEAP_PAGE 4096u
+#define HEAP_STRIPE_MOST 36u /* log2 of its bytes */
 
 struct central;
 
@@ -47,6 +48,7 @@ struct heap_wish {
 	uint32_t copies;  /* of each part; 0 = 1 */
 	uint32_t writers; /* enum heap_writers_kind */
 	uint32_t mode;    /* enum heap_mode; with copies: extent_bytes of each, 0 = bytes / keys */
+	uint64_t stripe_bytes; /* of extents; a power of two; 0 = values stay in their part */
 };
 
 /*

@@ -2,6 +2,7 @@
 
 #include "ds/chain/chain.h"
 #include "ds/heap/pair.h"
+#include "ds/heap/stripe/manifest.h"
 #include "ds/part/slot.h"
 
 #include "base/mem/alloc.h"
@@ -173,14 +174,13 @@ static int check_head(struct check *check, uint32_t bucket)
 	uint64_t word = head->word.raw, off = head_off(word), bytes;
 	struct heap_entry entry;
 	struct chain_key key;
+	bool hidden;
 	int ret;
 
 	if (word == HEAD_MOVED)
 		return heap_moved(check->heap);
 	if (!word || !check_place(check, bucket, off))
 		return 0;
-	check->report->keys += !(word & HEAD_DELETED);
-	check->report->deleted += (word & HEAD_DELETED) != 0;
 	bytes = heap_extent_rest(desc, off);
 	ret = transport_fetch(check->heap->rows, off, &entry, sizeof(entry));
 	bytes = min_u64(bytes, chain_entry_bytes(entry.key_len, min_u64(entry.len, bytes)));
@@ -188,6 +188,10 @@ static int check_head(struct check *check, uint32_t bucket)
 		ret = fetch(check->heap->rows, off, check->entry, bytes);
 	if (ret)
 		return ret;
+	hidden = desc->stripe && entry.key_len <= HEAP_KEY_MAX &&
+		 stripe_key_is_hidden(check->entry + sizeof(entry), entry.key_len);
+	check->report->keys += !hidden && !(word & HEAD_DELETED);
+	check->report->deleted += !hidden && (word & HEAD_DELETED) != 0;
 	if (chain_entry_check(check->entry, bytes, (struct chain_at){ word, bucket }, NULL, true) !=
 	    CHAIN_OK) {
 		problem(check, "bucket %u: its entry is damaged", bucket);

@@ -18,9 +18,10 @@
 #define HEAP_CHECK_TEXT_BYTES 160u
 
 struct heap_check_report {
-	uint64_t keys, deleted; /* buckets by what their heads say */
-	uint64_t stale_cells;   /* hints that a put or kill left behind: no problem */
-	uint64_t live_bytes;    /* of slots that heads name */
+	uint64_t keys,
+		deleted; /* buckets by what their heads say; without the hidden keys of stripes */
+	uint64_t stale_cells; /* hints that a put or kill left behind: no problem */
+	uint64_t live_bytes;  /* of slots that heads name */
 	struct heap_use extents;
 	uint64_t problems;
 	uint32_t n_texts;

@@ -110,6 +110,7 @@ struct heap_value {
 	uint64_t len, version;
 	uint64_t large; /* private: bytes of a value in chunks, of which ptr is the manifest */
 	bool deleted;
+	bool striped; /* ptr has a struct stripe_manifest, whole, in the place of a value */
 };
 
 /* -ENOMEM; then *acc holds nothing. */
@@ -209,8 +210,10 @@ struct heap_put {
 		*runs; /* instead, of `len` bytes; only above one extent, or if heap_put_pages */
 	uint64_t len;
 	uint32_t n_runs;
-	bool deletes;      /* no value; -ENOENT if there is none */
-	bool paged;        /* readers may map it: heap_lead */
+	bool deletes;     /* no value; -ENOENT if there is none */
+	bool paged;       /* readers may map it: heap_lead */
+	bool urgent;      /* the room that is kept for deletes may be used */
+	uint64_t striped; /* the value is a struct stripe_manifest of so many bytes; 0 = it is not */
 	uint64_t expected; /* HEAP_ANY_VERSION; or the version to replace, 0 = no value */
 };
 
@@ -261,6 +264,7 @@ struct heap_key {
 	const void *ptr;
 	uint32_t len;
 	uint64_t value_len, version;
+	bool striped; /* value_len is that of its stripes */
 };
 
 /*

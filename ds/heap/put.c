@@ -71,12 +71,15 @@ static struct heap_entry put_prepare(const struct heap_access *acc, struct put_c
 		.prev = found->word,
 		.len = put->deletes ? 0 : put->len,
 		.bucket = found->bucket,
-		.flags = put->deletes  ? ENTRY_DELETED
-			 : call->large ? ENTRY_MANIFEST
-				       : 0,
+		.flags = put->deletes   ? ENTRY_DELETED
+			 : call->large  ? ENTRY_MANIFEST
+			 : put->striped ? ENTRY_STRIPED
+					: 0,
 		.writer = acc->owner,
 		.gen = (uint32_t)call->slot.extent->word,
-		.epoch = call->large ? call->large->bytes : acc->pin,
+		.epoch = call->large    ? call->large->bytes
+			 : put->striped ? put->striped
+					: acc->pin,
 	};
 
 	call->word = head_make(entry.version, call->slot.off,
@@ -259,7 +262,7 @@ static int put_entry(struct heap_access *acc, struct put_call *call, uint64_t *v
 		heap_access_withdraw(acc);
 		acc->holds_pin = true;
 	}
-	ret = space_take(&acc->space, bytes, put->deletes, &call->slot);
+	ret = space_take(&acc->space, bytes, put->deletes || put->urgent, &call->slot);
 	return ret ? ret : put_into(acc, call, version_out);
 }
 

@@ -10,11 +10,13 @@
 #include "tests/support/test.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
 #include "ds/chain/chain.h"
+#include "ds/heap/stripe/manifest.h"
 #include "ds/part/superblock.h"
 #include "transport/pool/extents.h"
 #include "transport/attach/grants.h"
@@ -617,6 +619,42 @@ static void put_ofi(FILE *out)
 
 /* -------- comparing -------- */
 
+/* A heap with stripes, the hidden key of one, a manifest and an intent. */
+static void put_stripes(FILE *out)
+{
+	const struct heap_wish wish = { .name = "h",
+					.keys = 100,
+					.bytes = 1 << 20,
+					.extent_bytes = 1 << 16,
+					.n_parts = 2,
+					.max_clients = 4,
+					.stripe_bytes = 1 << 17 };
+	struct stripe_ref refs[] = { { 5, 6 }, { 7, 8 } };
+	struct stripes_intent intent = { .key = { "key", 3, 0 },
+					 .part = 1,
+					 .fresh = { .n = 1, .refs = refs },
+					 .old = { .owner = 3, .n = 1, .refs = refs + 1 },
+					 .replaces = 9 };
+	const struct stripes stripes = {
+		.owner = 2, .n = 2, .bytes = 200000, .share = 130944, .refs = refs
+	};
+	uint8_t manifest[sizeof(struct stripe_manifest) + sizeof(refs)];
+	struct stripe_name name;
+	struct heap_desc desc;
+	uint64_t len;
+	void *bytes = stripes_intent_write(&intent, &len);
+
+	assert_non_null(bytes);
+	assert_int_equal(heap_plan(&wish, &desc), 0);
+	put_bytes(out, "descriptor of a heap with stripes", &desc, sizeof(desc));
+	stripe_name_data(&desc, 2, 5, &name);
+	put_bytes(out, "hidden key", &name.bytes, sizeof(name.bytes));
+	stripes_write(&stripes, manifest);
+	put_bytes(out, "manifest of stripes", manifest, sizeof(manifest));
+	put_bytes(out, "intent", bytes, len);
+	free(bytes);
+}
+
 static void put_heap(FILE *out)
 {
 	const struct chain_key key = chain_key("key", 3, 4);
@@ -640,6 +678,10 @@ static void put_heap(FILE *out)
 	STRUCT(heap_entry);
 	STRUCT(heap_manifest);
 	STRUCT(heap_piece);
+	STRUCT(stripe_key);
+	STRUCT(stripe_manifest);
+	STRUCT(stripe_ref);
+	STRUCT(stripe_intent);
 	WORD(HEAP_WORDS_OFF);
 	WORD(HEAP_PINS_OFF);
 	WORD(HEAP_ROWS_OFF);
@@ -654,6 +696,7 @@ static void put_heap(FILE *out)
 	put_bytes(out, "cell", &cell, sizeof(cell));
 	(void)chain_cell_write(&cell, 0x1234, &key, &(struct chain_value){ 5, NULL, 500 });
 	put_bytes(out, "cell without a value", &cell, sizeof(cell));
+	put_stripes(out);
 }
 
 TEST(layout__of_heaps)
