@@ -171,6 +171,14 @@ if(TARGET unit_test_cost_weights)
 	target_link_options(unit_test_cost_weights PRIVATE -Wl,--wrap=getrandom)
 endif()
 
+if(TARGET fault_test_stripes)
+	target_link_options(fault_test_stripes PRIVATE -Wl,--wrap=heap_put -Wl,--wrap=heap_get)
+endif()
+
+if(TARGET integration_test_kill_stripes)
+	target_link_options(integration_test_kill_stripes PRIVATE -Wl,--wrap=heap_put)
+endif()
+
 if(TARGET integration_test_stopped_writer)
 	target_link_options(integration_test_stopped_writer PRIVATE -Wl,--wrap=transport_post_chain
 		-Wl,--wrap=transport_open)

@@ -3,6 +3,7 @@
  */
 #include "client/kv/copies.h"
 #include "client/kv/filler.h"
+#include "client/kv/stripe.h"
 
 #include "ds/heap/heap_check.h"
 
@@ -72,10 +73,19 @@ int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key)
 		return error_set(-EINVAL, "kv or key.ptr is NULL");
 	if (key.len == 0 || key.len > HEAP_KEY_MAX)
 		return error_set(-EINVAL, "a key of %zu bytes: 1 to %u", key.len, HEAP_KEY_MAX);
+	if (kv->desc.stripe && stripe_key_is_hidden(key.ptr, key.len))
+		return error_set(-EINVAL,
+				 "a key that begins as those of stripes: RLV_KV_STRIPE_KEYS");
 	return 0;
 }
 
 /* -------- put -------- */
+
+static int stripes_put(struct rlv_kv *kv, struct rlv_bytes key, struct key_call *of)
+{
+	of->key = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
+	return kv_stripes_put(kv, &of->key, of->put, &of->version);
+}
 
 int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
 	   uint64_t *version_out)
@@ -86,7 +96,9 @@ int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
 	call.put = put;
 	if (ret == 0 && put->len && !put->value && !put->runs)
 		ret = error_set(-EINVAL, "value.ptr is NULL");
-	if (ret == 0)
+	if (ret == 0 && kv->stripes)
+		ret = stripes_put(kv, key, &call);
+	else if (ret == 0)
 		ret = key_run(kv, key, &call, step_put, kv->store->timeout_ns);
 	if (ret == 0 && version_out)
 		*version_out = call.version;
@@ -157,6 +169,15 @@ static inline int value_room(const struct rlv_kv_value *value, struct heap_room 
 	return 0;
 }
 
+/* Reads the value whose manifest a get has found. */
+static int stripes_get(struct rlv_kv *kv, struct key_call *of, const struct heap_range *range)
+{
+	if (!kv->stripes)
+		return error_set(-EBADMSG, "heap %s: a value in stripes, which this heap has not",
+				 kv->desc.name);
+	return kv_stripes_get(kv, &of->key, range, &of->room, &of->got);
+}
+
 /* Gets into a struct of our size. */
 static int value_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value)
 {
@@ -166,6 +187,8 @@ static int value_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_valu
 	if (ret)
 		return ret;
 	ret = key_run(kv, key, &call, step_get, kv->store->timeout_ns);
+	if (ret == 0 && call.got.striped)
+		ret = stripes_get(kv, &call, NULL);
 	return ret ? ret : value_fill(&call.got, value);
 }
 
@@ -205,6 +228,8 @@ int rlv_kv_get_range(struct rlv_kv *kv, struct rlv_bytes key, uint64_t offset, u
 		ret = value_room(&ours, &call.room);
 	if (ret == 0)
 		ret = key_run(kv, key, &call, step_get_range, kv->store->timeout_ns);
+	if (ret == 0 && call.got.striped)
+		ret = stripes_get(kv, &call, &call.range);
 	if (ret)
 		return ret;
 	ret = value_fill(&call.got, &ours);
@@ -277,7 +302,9 @@ int rlv_kv_next(struct rlv_kv *kv, struct rlv_kv_walk *walk)
 	ret = abi_read(&of.walk, sizeof(of.walk), walk, "walk->");
 	for (; ret == 0 && of.walk.part < kv->desc.n_parts; of.walk.part++, of.walk.bucket = 0) {
 		call.part = of.walk.part;
-		ret = kv_run(kv, &call, kv->store->timeout_ns);
+		do
+			ret = kv_run(kv, &call, kv->store->timeout_ns);
+		while (ret == 0 && kv->stripes && stripe_key_is_hidden(of.key.ptr, of.key.len));
 		if (ret == 0)
 			break;
 		if (ret == -ENODATA)
@@ -374,6 +401,7 @@ int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out)
 	info.server_calls += kv->set.questions;
 	kv_turn_end(kv);
 	info.mode = kv->desc.mode;
+	info.stripe_bytes = kv->desc.stripe ? UINT64_C(1) << kv->desc.stripe : 0;
 	abi_write(info_out, &info, sizeof(info));
 	return 0;
 }
@@ -414,6 +442,8 @@ int rlv_kv_verify(struct rlv_kv *kv, struct rlv_kv_report *report_out)
 	for (uint32_t p = 0; ret == 0 && kv->owned && p < kv->desc.n_parts; p++)
 		ret = kv_copies_compare(kv, p, &report);
 	kv_turn_end(kv);
+	if (ret == 0)
+		ret = kv_stripes_verify(kv, &report);
 	if (ret == 0)
 		abi_write(report_out, &report, sizeof(report));
 	return ret;

@@ -1,5 +1,6 @@
 #include "client/kv/copies.h"
 #include "client/kv/filler.h"
+#include "client/kv/stripe.h"
 
 #include "ds/part/slot.h"
 #include "ds/replay/table_desc.h"
@@ -137,6 +138,7 @@ static int kv_end(struct rlv_kv *kv, bool keep_error)
 	part_set_detach(&kv->set, kv_detach);
 	part_set_close(&kv->set);
 	kv_copies_free(kv);
+	kv_stripes_fini(kv);
 	if (kv->slot.owner && away)
 		log_warn(
 			"heap %s: slot %u stays taken until this process ends: a part is out of reach",
@@ -177,16 +179,20 @@ static int kv_connect(struct rlv_kv *kv, const struct meta_object *object, uint6
 	if (ret == 0)
 		ret = kv_copies_init(kv);
 	if (ret == 0)
+		ret = kv_stripes_init(kv);
+	if (ret == 0)
 		ret = part_set_attach(&kv->set);
 	if (ret == 0 && kv->set.n_parts < heap_cut(&kv->desc))
 		ret = error_set(-EPROTO,
 				"answer of the metadata server: heap %s has %u parts, not %u",
 				kv->desc.name, kv->set.n_parts, heap_cut(&kv->desc));
-	if (ret)
+	if (ret) {
 		(void)kv_end(kv, true);
-	else
-		(void)kv_moved(kv);
-	return ret;
+		return ret;
+	}
+	(void)kv_moved(kv);
+	(void)kv_stripes_settle(kv);
+	return 0;
 }
 
 /* Makes a handle of an opened object. Frees opened. */
@@ -258,6 +264,7 @@ int rlv_kv_create(struct rlv_store *store, const char *name, const struct rlv_kv
 				   .n_parts = full.parts ? full.parts : 1,
 				   .copies = full.copies,
 				   .writers = full.writers,
+				   .stripe_bytes = full.stripe_bytes,
 				   .max_clients = full.max_clients ? full.max_clients : 64 };
 	ret = heap_plan(&plan, &desc);
 	return ret ? error_prefix(ret, "heap %s: ", name) : kv_get(store, &wish, kv_out);
@@ -280,6 +287,7 @@ int rlv_kv_close(struct rlv_kv **kv)
 
 	if (!kv || !*kv)
 		return 0;
+	kv_stripes_try(*kv);
 	ret = kv_end(*kv, false);
 	atomic_fetch_sub_explicit(&(*kv)->store->open_tables, 1,
 				  memory_order_relaxed); /* a count */

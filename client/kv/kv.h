@@ -39,6 +39,7 @@ struct rlv_kv {
 	uint32_t at[HEAP_MAX_PARTS]; /* the catalog's part that has each part */
 	struct kv_filler filler;     /* if parts have copies: filler.c */
 	_Atomic uint32_t n_views;    /* open ones: view.h */
+	struct kv_stripes *stripes;  /* NULL: values stay in their part */
 	const void *last;            /* access of the last call: what it gave out lies there */
 	void *kept[2];               /* or here, if the access has ended since */
 };

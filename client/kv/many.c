@@ -1,7 +1,7 @@
 /*
  * many.c - gets and puts of many keys: in groups, and in each group one step for each part.
  */
-#include "client/kv/kv.h"
+#include "client/kv/stripe.h"
 
 #include "base/bits.h"
 
@@ -79,6 +79,24 @@ static void group_of_part(const struct group *all, uint32_t part, uint32_t n_par
 	}
 }
 
+/* Reads a value in stripes, alone: its manifest may have been too long for the caller's memory. */
+static int ask_stripes(struct rlv_kv *kv, struct heap_ask *ask)
+{
+	uint8_t none;
+	const struct rlv_bytes key = { ask->key.ptr, ask->key.len };
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+
+	value.ptr = ask->room.bytes ? ask->room.ptr : &none;
+	value.room = ask->room.bytes ? ask->room.bytes : sizeof(none);
+	ask->status = rlv_kv_get(kv, key, &value);
+	ask->value = (struct heap_value){ .len = value.len, .version = value.version };
+	if (ask->status == 0 && value.len > ask->room.bytes)
+		ask->status = error_set(-ERANGE, "the value has more bytes than there is room");
+	return ask->status == -ENOENT || ask->status == -ERANGE || ask->status == -EBADMSG
+		       ? 0
+		       : ask->status;
+}
+
 static int group_get(struct rlv_kv *kv, const struct group *group, uint32_t part)
 {
 	struct get_call get; /* not cleared: most groups are smaller */
@@ -92,6 +110,9 @@ static int group_get(struct rlv_kv *kv, const struct group *group, uint32_t part
 			.room = { group->items[i]->ptr, group->items[i]->room },
 		};
 	ret = kv_run(kv, &call, kv->store->timeout_ns);
+	for (uint32_t i = 0; ret == 0 && i < group->n && kv->stripes; i++)
+		if (get.asks[i].value.striped)
+			ret = ask_stripes(kv, &get.asks[i]);
 	for (uint32_t i = 0; ret == 0 && i < group->n; i++) {
 		group->items[i]->status = get.asks[i].status;
 		group->items[i]->len = get.asks[i].value.len;
@@ -165,11 +186,32 @@ int rlv_kv_get_many(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n)
 	return ret ? ret : items_run(kv, items, n, group_get);
 }
 
+/* In a heap with stripes, where a put has to know what it replaces. */
+static int items_put_alone(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < n; i++) {
+		struct rlv_kv_item *item = item_at(items, i);
+
+		ret = rlv_kv_put(kv, item->key, (struct rlv_bytes){ item->ptr, item->len },
+				 &item->version);
+		item->status = ret == 0 || ret == -ERANGE || ret == -ENOSPC || ret == -EBADMSG ||
+					       ret == -ETIMEDOUT || ret == -ECONNRESET
+				       ? ret
+				       : -ECANCELED;
+		ret = ret == -ERANGE || ret == -ENOSPC || ret == -EBADMSG ? 0 : ret;
+	}
+	return ret;
+}
+
 int rlv_kv_put_many(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n)
 {
 	int ret = items_check(kv, items, n, true);
 
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		item_at(items, i)->status = -ECANCELED;
+	if (ret == 0 && kv->stripes)
+		return items_put_alone(kv, items, n);
 	return ret ? ret : items_run(kv, items, n, group_put);
 }

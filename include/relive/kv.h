@@ -23,6 +23,8 @@ extern "C" {
 
 #define RLV_KV_KEY_BYTES 256   /* of the longest key */
 #define RLV_KV_INLINE_BYTES 96 /* values up to here are read without a second round trip */
+#define RLV_KV_STRIPE_KEYS \
+	"\xffRLvstr" /* and its 0: keys of a heap with stripe_bytes do not begin with these 8 bytes */
 
 struct rlv_kv;
 
@@ -60,6 +62,11 @@ struct rlv_kv_opts {
 	uint32_t mode;        /* enum rlv_kv_mode; 0 = clover */
 	uint32_t copies; /* of each part, on memory nodes of their own: 1 to 3; 0 = 1. Only of mode clover */
 	uint32_t writers; /* enum rlv_kv_writers; 0 = one */
+	/* Longer values lie in stripes of that much memory, which are spread over all parts; else a value lies in the
+	   part of its key. A power of two from extent_bytes to 64 GiB; 0 = off. Only of mode clover, with one copy or
+	   several writers. `keys` counts stripes, too: those that one client slot has at once, once for each slot that
+	   puts. */
+	uint64_t stripe_bytes;
 };
 #define RLV_KV_OPTS_INIT RLV_SIZED(struct rlv_kv_opts)
 
@@ -122,7 +129,8 @@ RLV_CHECKED int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BY
  * Thread: owner. Cost: 2 RT, with 3 copies 3, with several writers 1 more; if others put the key at the same time, 2 to
  * 5 more each time; a few more once for hundreds of puts, to collect space. A
  * value that is longer than an extent: 1 RT more for each 16 MiB, and one for each 64 chunks, of each copy;
- * only of mode clover (-ERANGE).
+ * only of mode clover (-ERANGE). In a heap with stripe_bytes 1 RT more, as each put looks at what it replaces; of a value in
+ * n stripes 9 + 5 n RT, and 2 for each stripe of the value before.
  */
 RLV_CHECKED int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
 			   uint64_t *version_out);
@@ -143,7 +151,7 @@ struct rlv_kv_item;
  * -ERANGE, -ENOSPC, -EBADMSG. Else the error that ended the call; then the status of each item is one of
  * these, -ECANCELED (not put), or -ETIMEDOUT, -ECONNRESET (not known). After -EINVAL no status is set.
  * Thread: owner. Cost: 2 RT for up to 64 values of a part; 2 more for each further one of the same key,
- * for each above 64 KiB, and for each key that other clients put meanwhile. With copies, or of another mode than
+ * for each above 64 KiB, and for each key that other clients put meanwhile. With copies, with stripe_bytes, or of another mode than
  * clover, as rlv_kv_put for each. In place, the keys' cache misses overlap.
  */
 RLV_CHECKED int rlv_kv_put_many(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n);
@@ -174,7 +182,8 @@ struct rlv_kv_value {
  * version are set), -EBADMSG (the entry is damaged), -EAGAIN (read-only store: it changed during each
  * of several reads), and as rlv_kv_put. Thread: owner. Cost: 1 RT; 2 if a value above
  * RLV_KV_INLINE_BYTES was put since this handle last read the key. A value that is longer than an extent:
- * 1 RT more, and one for each 16 MiB; into the caller's memory, or else into as much of the handle's.
+ * 1 RT more, and one for each 16 MiB; into the caller's memory, or else into as much of the handle's. A value in n stripes:
+ * 1 + 3 n RT; -EAGAIN: it was replaced during each read within the store's timeout.
  */
 RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value);
 
@@ -185,7 +194,8 @@ RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_k
  * each; others it reads whole. Errors: as rlv_kv_get; -ERANGE: value->room is smaller than value->len. Thread:
  * owner. Cost: 1 RT, or 2, as rlv_kv_get; of a value longer than an extent 1 RT more for each 16 MiB of the
  * chunks that the range is in and that the handle does not have: it keeps those that it read last, up to 16 MiB of one value of each part, and
- * where ranges follow each other over a wire it reads the next ones ahead. Of another mode than clover as rlv_kv_get.
+ * where ranges follow each other over a wire it reads the next ones ahead; of a value in stripes 1 RT, and that of each
+ * stripe that the range is in. Of another mode than clover as rlv_kv_get.
  */
 RLV_CHECKED int rlv_kv_get_range(struct rlv_kv *kv, struct rlv_bytes key, uint64_t offset,
 				 uint64_t len, struct rlv_kv_value *value);
@@ -248,7 +258,7 @@ struct rlv_kv_info {
 	uint32_t parts, parts_up;
 	uint32_t max_clients;
 	char name[RLV_NAME_BYTES];
-	uint64_t keys;          /* in use, also deleted ones; may lag by those of killed clients */
+	uint64_t keys; /* in use, also deleted ones and those of stripes; may lag by those of killed clients */
 	uint64_t keys_room;     /* buckets; errors begin above half of them */
 	uint64_t extent_bytes;  /* also the limit of an entry, of 64 B + key + value */
 	uint64_t extents_free;  /* of reachable parts, as the next two */
@@ -265,6 +275,7 @@ struct rlv_kv_info {
 	uint32_t copies,
 		copies_wanted; /* of all parts: whole ones that are reached; opts.copies of each */
 	uint32_t reserved;
+	uint64_t stripe_bytes; /* 0 = values lie in one part each */
 };
 #define RLV_KV_INFO_INIT RLV_SIZED(struct rlv_kv_info)
 
@@ -273,16 +284,17 @@ RLV_CHECKED int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out);
 
 struct rlv_kv_report {
 	uint32_t size;
-	uint32_t parts;    /* that were reachable */
-	uint64_t problems; /* 0 = every invariant holds */
-	uint64_t keys, deleted;
-	uint64_t live_bytes;  /* slots of current versions */
-	uint64_t stale_cells; /* small values that are read from their entries; no problem */
+	uint32_t parts;         /* that were reachable */
+	uint64_t problems;      /* 0 = every invariant holds */
+	uint64_t keys, deleted; /* without those of stripes */
+	uint64_t live_bytes;    /* slots of current versions */
+	uint64_t stale_cells;   /* small values that are read from their entries; no problem */
 	char first_problem[160];
 };
 #define RLV_KV_REPORT_INIT RLV_SIZED(struct rlv_kv_report)
 
-/* Walks all reachable parts and checks every invariant and checksum. Exact while no client writes;
+/* Walks all reachable parts and checks every invariant and checksum; if all can be reached, also that no stripe is
+   missing, or left behind by a client that was killed. Exact while no client writes;
    otherwise it may report changes in progress. Thread: owner. Cost: reads all keys. */
 RLV_CHECKED int rlv_kv_verify(struct rlv_kv *kv, struct rlv_kv_report *report_out);
 

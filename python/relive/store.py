@@ -179,7 +179,7 @@ class Store:
 
     def create_kv(self, name: str, *, keys: int = 0, bytes: int = 0, extent_bytes: int = 0,
                   parts: int = 0, max_clients: int = 0, mode: str = "clover",
-                  copies: int = 0, writers: str = "one") -> Kv:
+                  copies: int = 0, writers: str = "one", stripe_bytes: int = 0) -> Kv:
         """Creates a heap, which keeps values under keys, or opens the heap of that name if it was created
         with equal arguments. Returns a :class:`relive.Kv`.
 
@@ -195,13 +195,17 @@ class Store:
             into a part, the first one that does; puts of others raise Busy until :meth:`relive.Kv.release`.
         :param writers: ``"many"``: with copies, all handles put, for one round trip more. A copy that is lost
             with its node is not made anew then, and a node that has one cannot be drained.
+        :param stripe_bytes: longer values lie in stripes of that much memory over all parts, so that one may be
+            larger than a part: a power of two, at least ``extent_bytes``; 0 = each value lies in one part. With
+            ``copies`` only with ``writers="many"``. Each stripe counts as a key.
         :raises AlreadyExists: a heap or table of that name has other options.
         """
         return self._add_kv(_core.Kv(
             self._core, name, unsigned("parts", parts), unsigned("keys", keys, bits=64),
             unsigned("bytes", bytes, bits=64), unsigned("extent_bytes", extent_bytes, bits=64),
             unsigned("max_clients", max_clients), mode_number(mode),
-            unsigned("copies", copies), writers_number(writers)))
+            unsigned("copies", copies), writers_number(writers),
+            unsigned("stripe_bytes", stripe_bytes, bits=64)))
 
     def kv(self, name: str) -> Kv:
         """Opens a heap by name and returns a handle of it, a :class:`relive.Kv`.

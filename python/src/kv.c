@@ -9,7 +9,8 @@
 
 PyTypeObject *kv_type;
 
-/* Kv(store, name) opens, Kv(store, name, parts, keys, bytes, extent_bytes, max_clients, mode, copies, writers) creates. */
+/* Kv(store, name) opens, Kv(store, name, parts, keys, bytes, extent_bytes, max_clients, mode, copies, writers,
+   stripe_bytes) creates. */
 static PyObject *kv_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	struct rlv_kv_opts opts = RLV_KV_OPTS_INIT;
@@ -18,9 +19,9 @@ static PyObject *kv_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	const char *name;
 	int ret;
 
-	if (!PyArg_ParseTuple(args, "O!s|IKKKIIII", store_type, &store, &name, &opts.parts,
+	if (!PyArg_ParseTuple(args, "O!s|IKKKIIIIK", store_type, &store, &name, &opts.parts,
 			      &opts.keys, &opts.bytes, &opts.extent_bytes, &opts.max_clients,
-			      &opts.mode, &opts.copies, &opts.writers))
+			      &opts.mode, &opts.copies, &opts.writers, &opts.stripe_bytes))
 		return NULL;
 	self = handle_new(type, store, NULL, HANDLE_KV, NULL);
 	if (!self)
@@ -386,14 +387,14 @@ static PyObject *kv_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	handle_leave(self);
 	if (ret)
 		return error_raise(ret);
-	return Py_BuildValue("{s:s,s:I,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}",
+	return Py_BuildValue("{s:s,s:I,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}",
 			     "name", info.name, "mode", info.mode, "parts", info.parts, "parts_up",
 			     info.parts_up, "copies", info.copies, "copies_wanted",
 			     info.copies_wanted, "keys", info.keys, "keys_room", info.keys_room,
 			     "extent_bytes", info.extent_bytes, "extents_free", info.extents_free,
 			     "extents_owned", info.extents_owned, "extents_left", info.extents_left,
 			     "conflicts", info.conflicts, "round_trips", info.round_trips,
-			     "server_calls", info.server_calls);
+			     "server_calls", info.server_calls, "stripe_bytes", info.stripe_bytes);
 }
 
 static PyObject *kv_verify(PyObject *object, PyObject *Py_UNUSED(unused))

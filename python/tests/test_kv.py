@@ -233,6 +233,40 @@ def test_get_many(kv):
         kv.get_many([1])
 
 
+def test_stripes():
+    """A value that is larger than a part lies in all of them."""
+    with relive.open("embed:") as store:
+        options = dict(keys=1000, bytes=12 << 20, extent_bytes=64 << 10, parts=4)
+        with store.create_kv("h", stripe_bytes=128 << 10, **options) as kv, store.kv("h") as other:
+            large = np.arange(1 << 20, dtype=np.int32)  # 4 MiB, and a part has 3
+            assert kv.info()["stripe_bytes"] == 128 << 10
+            assert kv.put("a", large) == 1
+            value, version = other.get("a")
+            assert version == 1 and np.array_equal(value, large)
+            data = bytes(range(250)) * 5000
+            other["b"] = data
+            assert kv.get_range("b", 700_001, 3) == (b"\x01\x02\x03", 1)
+            assert kv.get_many(["b", "none"]) == [(data, 1), None]
+            assert kv.put("b", b"short", expected=1) == 2
+            with pytest.raises(relive.VersionChanged):
+                kv.put("b", data, expected=1)
+            assert sorted(kv) == [b"a", b"b"] and len(other) == 2
+            with pytest.raises(relive.NoSpace):
+                kv["c"] = bytes(11 << 20)
+            del kv["a"]
+            kv["c"] = bytes(6 << 20)
+            assert other["c"] == bytes(6 << 20)
+            with pytest.raises(relive.InvalidArgument):
+                kv.put(b"\xffRLvstr\0", b"")
+            assert kv.verify()["problems"] == 0
+        with pytest.raises(relive.AlreadyExists):
+            store.create_kv("h", **options)
+        with pytest.raises(relive.InvalidArgument, match="stripe_bytes 100"):
+            store.create_kv("i", stripe_bytes=100)
+        with pytest.raises(relive.InvalidArgument, match="one writer"):
+            store.create_kv("i", stripe_bytes=2 << 20, copies=2)
+
+
 def test_copies(runtime):
     """Another handle puts when the owner has given its parts back."""
     command = [relive.build_info()["programs"]["relive"]]

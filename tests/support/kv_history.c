@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -27,11 +28,45 @@ struct entry {
 struct history {
 	_Atomic uint32_t n, started;
 	_Atomic uint32_t puts[KV_HISTORY_KEYS]; /* that were done */
+	_Atomic uint32_t torn; /* values of which a client found a part */
 	struct entry entries[CALLS_MOST];
 };
 
 static struct history *history;
 static pid_t clients[CLIENTS];
+static size_t least_words = 1, most_words = 1;
+
+void kv_history_lengths(size_t least, size_t most)
+{
+	least_words = least / 8;
+	most_words = most / 8;
+}
+
+/* A value: as many words as it has bits in its number for, all the same. */
+static size_t words_of(uint64_t value)
+{
+	return least_words +
+	       (value * UINT64_C(0x9e3779b97f4a7c15) >> 24) % (most_words - least_words + 1);
+}
+
+static struct rlv_bytes value_fill(uint64_t *words, uint64_t value)
+{
+	size_t n = words_of(value);
+
+	for (size_t i = 0; i < n; i++)
+		words[i] = value;
+	return (struct rlv_bytes){ words, 8 * n };
+}
+
+static bool value_is_whole(const struct rlv_kv_value *got)
+{
+	const uint64_t *words = got->ptr;
+
+	for (size_t i = 0; i < got->len / 8; i++)
+		if (words[i] != words[0])
+			return false;
+	return got->len == 8 * words_of(words[0]);
+}
 
 /* Puts and gets in turn, and gives its parts back now and then. Ends by a kill only. */
 static int child_that_calls(void *arg)
@@ -40,16 +75,21 @@ static int child_that_calls(void *arg)
 	struct rlv_store_opts opts = { .size = sizeof(opts), .timeout_ns = CLOCK_NS_PER_S / 5 };
 	struct rlv_store *store = NULL;
 	struct rlv_kv *kv = NULL;
+	uint64_t *words = calloc(most_words, 8), *have = calloc(most_words, 8);
 	struct rng rng;
 
 	(void)arg;
+	if (!words || !have)
+		return 1;
 	rng_seed(&rng, 23, number);
 	while (rlv_store_open("shm:s", &opts, &store) || rlv_kv_open(store, "h", &kv))
 		(void)!rlv_store_close(&store);
 	for (uint64_t i = 1;; i++) {
 		uint32_t at = atomic_fetch_add(&history->n, 1);
-		uint64_t value = (uint64_t)number << 32 | i, have = 0;
-		struct rlv_kv_value got = { .size = sizeof(got), .ptr = &have, .room = 8 };
+		uint64_t value = (uint64_t)number << 32 | i;
+		struct rlv_kv_value got = { .size = sizeof(got),
+					    .ptr = have,
+					    .room = 8 * most_words };
 		struct history_call call = { .client = number, .end = HISTORY_PENDING };
 		struct entry *entry;
 		char text[16];
@@ -70,14 +110,16 @@ static int child_that_calls(void *arg)
 		entry->counts = call.kind == HISTORY_PUT;
 		atomic_signal_fence(memory_order_seq_cst);
 		if (call.kind == HISTORY_PUT)
-			ret = rlv_kv_put(kv, key, (struct rlv_bytes){ &value, 8 }, &call.version);
+			ret = rlv_kv_put(kv, key, value_fill(words, value), &call.version);
 		else if ((ret = rlv_kv_get(kv, key, &got)) == 0)
 			call.version = got.version;
+		if (ret == 0 && call.kind == HISTORY_GET)
+			atomic_fetch_add(&history->torn, !value_is_whole(&got));
 		if (ret == -ECONNRESET || ret == -ETIMEDOUT)
 			continue; /* done or not, as that of a killed client */
 		entry->counts = ret == 0;
 		if (ret == 0) {
-			call.value = call.kind == HISTORY_PUT ? value : have;
+			call.value = call.kind == HISTORY_PUT ? value : have[0];
 			entry->call = call;
 			atomic_signal_fence(memory_order_seq_cst);
 			entry->call.end = clock_now_ns(clock_monotonic());
@@ -161,5 +203,6 @@ void kv_history_end(void)
 	uint32_t n = (uint32_t)atomic_load(&history->n);
 
 	check_history(n < CALLS_MOST ? n : CALLS_MOST);
+	assert_int_equal(atomic_load(&history->torn), 0);
 	munmap(history, sizeof(*history));
 }

@@ -39,6 +39,16 @@ int stripe_delete(const struct stripe_io *io, uint32_t part, const struct stripe
 	return ret == -ESTALE || ret == -ENOENT || ret == -EBADMSG ? 0 : ret;
 }
 
+/* Completes a put of the key that is decided: a delete that expects a version which no key has looks for it. */
+static int stripe_help(const struct stripe_io *io, uint32_t part, const struct chain_key *key)
+{
+	const struct heap_put put = { .deletes = true, .expected = HEAP_ANY_VERSION - 1 };
+	uint64_t done;
+	int ret = io->helps ? io->put(io->ctx, part, key, &put, &done) : 0;
+
+	return ret == -ESTALE || ret == -ENOENT || ret == -EBADMSG ? 0 : ret;
+}
+
 /* What a settle works on. */
 struct settling {
 	const struct stripe_io *io;
@@ -79,8 +89,10 @@ static int settle_look(struct settling *s, bool *fresh_out, bool *old_out)
 {
 	struct stripe_look look;
 	struct stripes home = { 0 };
-	int ret = stripe_look(s->io, s->intent.part, &s->intent.key, &look);
+	int ret = stripe_help(s->io, s->intent.part, &s->intent.key);
 
+	if (ret == 0)
+		ret = stripe_look(s->io, s->intent.part, &s->intent.key, &look);
 	*fresh_out = *old_out = ret == -EBADMSG;
 	if (ret)
 		return ret == -EBADMSG ? 0 : ret;
@@ -103,9 +115,13 @@ static int settle_versions(struct settling *s, bool *same_out)
 	int ret = 0;
 
 	for (uint32_t i = 0; ret == 0 && i < fresh->n; i++) {
+		uint32_t part = stripe_part(s->io->desc, s->intent.part, i);
+
 		stripe_name_data(s->io->desc, fresh->owner, fresh->refs[i].number, &name);
-		ret = stripe_look(s->io, stripe_part(s->io->desc, s->intent.part, i), &name.key,
-				  &look);
+		ret = stripe_help(s->io, part, &name.key);
+		if (ret == 0 ||
+		    ret == -ENOSPC) /* perhaps no bucket is free for it, and it is not there */
+			ret = stripe_look(s->io, part, &name.key, &look);
 		fresh->refs[i].version = ret == 0 && look.exists ? look.version : 0;
 		ret = ret == -EBADMSG ? 0 : ret; /* a damaged one stays */
 	}
@@ -153,7 +169,9 @@ int stripe_settle(const struct stripe_io *io, uint32_t owner,
 	int ret;
 
 	stripe_name_intent(io->desc, owner, &s.name);
-	ret = intent_get(&s, owner);
+	ret = stripe_help(io, s.at, &s.name.key);
+	if (ret == 0 || ret == -ENOSPC)
+		ret = intent_get(&s, owner);
 	if (ret)
 		return ret;
 	if (see_free)

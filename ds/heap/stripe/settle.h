@@ -21,6 +21,9 @@ struct stripe_io {
 	int (*put)(void *ctx, uint32_t part, const struct chain_key *key,
 		   const struct heap_put *put, uint64_t *version_out);
 	void *ctx;
+	/* With several writers of copies a put that is decided may be seen by no get yet, when its client was killed or lost the
+	   answer: settles bring it forward before they look. */
+	bool helps;
 };
 
 /* What a key has now. */

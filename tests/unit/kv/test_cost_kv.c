@@ -191,6 +191,75 @@ TEST(central__one_request_each)
 	must(rlv_store_close(&store), "rlv_store_close");
 }
 
+/* A heap of two parts, and values of that many stripes of 128 KiB, in extents of 64 KiB. */
+static struct rlv_kv *open_stripes(struct rlv_store **store)
+{
+	const struct rlv_kv_opts opts = { .size = sizeof(opts),
+					  .keys = 400,
+					  .bytes = 32 << 20,
+					  .extent_bytes = 64 << 10,
+					  .parts = 2,
+					  .stripe_bytes = 128 << 10 };
+	struct rlv_kv *kv = NULL;
+
+	must(rlv_store_open("embed:", NULL, store), "rlv_store_open");
+	must(rlv_kv_create(*store, "h", &opts, &kv), "rlv_kv_create");
+	return kv;
+}
+
+static uint64_t round_trips_since(struct rlv_kv *kv, struct price before)
+{
+	struct price after = price(kv), info = price_of_info(kv);
+
+	return after.round_trips - before.round_trips - info.round_trips;
+}
+
+/* Puts the key's next value, of n stripes or, if 0, of 64 bytes; returns the round trips. */
+static uint64_t put_stripes(struct rlv_kv *kv, uint32_t n)
+{
+	static const uint8_t zeros[8 * (128 << 10)];
+	struct price before = price(kv);
+	uint64_t len = n ? (uint64_t)n * 2 * ((64 << 10) - 64) : 64;
+
+	must(rlv_kv_put(kv, (struct rlv_bytes){ "k", 1 }, (struct rlv_bytes){ zeros, len }, NULL),
+	     "rlv_kv_put");
+	return round_trips_since(kv, before);
+}
+
+TEST(cost__stripes)
+{
+	static uint8_t memory[8 * (128 << 10)];
+	struct rlv_kv_value value = { .size = sizeof(value),
+				      .ptr = memory,
+				      .room = sizeof(memory) };
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = open_stripes(&store);
+	struct price before;
+
+	for (uint32_t i = 0; i < 6; i++)
+		(void)put_stripes(kv, i % 3 * 2);
+	/* A look, the intent 2, the swap 2, its end 4; for each stripe a look at its number and 4, for each that goes 2. */
+	assert_int_equal(put_stripes(kv, 0), 9 + 4 * 2);
+	assert_int_equal(put_stripes(kv, 0), 3);
+	assert_int_equal(put_stripes(kv, 2), 9 + 2 * 5);
+	assert_in_range(put_stripes(kv, 4), 9 + 4 * 5 + 2 * 2, 70); /* it collects space */
+	for (uint32_t i = 0; i < 2; i++) {
+		before = price(kv);
+		must(rlv_kv_get(kv, (struct rlv_bytes){ "k", 1 }, &value), "rlv_kv_get");
+		assert_int_equal(round_trips_since(kv, before), 1 + 4 * 3);
+		assert_int_equal(value.len, 4 * 2 * ((64 << 10) - 64));
+	}
+	for (uint32_t i = 0; i < 2; i++) { /* then the handle has the chunk */
+		before = price(kv);
+		must(rlv_kv_get_range(kv, (struct rlv_bytes){ "k", 1 }, 5, 10, &value),
+		     "rlv_kv_get_range");
+		assert_int_equal(round_trips_since(kv, before), 3 - i);
+	}
+	assert_int_equal(put_stripes(kv, 0), 9 + 4 * 2);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
