@@ -94,6 +94,7 @@ int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
 	int ret = kv_key_check(kv, key);
 
 	call.put = put;
+	call.version = 0;
 	if (ret == 0 && put->len && !put->value && !put->runs)
 		ret = error_set(-EINVAL, "value.ptr is NULL");
 	if (ret == 0 && kv->stripes)

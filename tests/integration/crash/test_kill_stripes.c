@@ -347,12 +347,14 @@ static bool put_is_done(void *arg)
 	return rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL) == 0;
 }
 
+#define SHORT 50u /* keys: each part has some */
+
 /* Puts some short values; those of a part that is away fail. Returns how many were put. */
 static uint32_t put_short(struct fixture *fx)
 {
 	uint32_t done = 0;
 
-	for (uint32_t i = 0; i < 12; i++) {
+	for (uint32_t i = 0; i < SHORT; i++) {
 		char text[2] = { 's', (char)('a' + i) };
 		int ret = rlv_kv_put(fx->kv, (struct rlv_bytes){ text, 2 }, value_of(i, 40), NULL);
 
@@ -379,7 +381,7 @@ TEST_WITH(stripes__of_a_node_that_is_away_come_back_with_it, setup_files, teardo
 	uint32_t before;
 
 	must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
-	assert_int_equal(put_short(fx), 12);
+	assert_int_equal(put_short(fx), SHORT);
 	processes_kill(&fx->ps, fx->nodes[1], SIGKILL);
 	assert_true(processes_until(node_is_away, fx));
 	/* The handle has mapped the part, which therefore is there still: another one, which does not wait for long. */
@@ -388,14 +390,14 @@ TEST_WITH(stripes__of_a_node_that_is_away_come_back_with_it, setup_files, teardo
 	assert_true(processes_until(opens_again, fx));
 	expect(rlv_kv_get(fx->kv, key, &value), -EHOSTDOWN);
 	before = put_short(fx);
-	assert_in_range(before, 1, 11);
+	assert_in_range(before, 1, SHORT - 1);
 	/* A put that cannot be made, and whose intent cannot be completed, holds up nobody else. */
 	expect(rlv_kv_put(fx->kv, key, value_of(2, BYTES), NULL), -EHOSTDOWN);
 	assert_int_equal(put_short(fx), before);
 	start_node(fx, 1);
 	assert_true(processes_until(value_is_back, fx));
 	assert_true(processes_until(put_is_done, fx));
-	assert_int_equal(put_short(fx), 12);
+	assert_int_equal(put_short(fx), SHORT);
 	expect_clean(fx);
 	has_files = false;
 }
