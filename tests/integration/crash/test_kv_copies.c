@@ -59,7 +59,8 @@ static const char *lease = "0.3"; /* seconds of a client's */
 
 static void start_metad(struct fixture *fx)
 {
-	const char *const args[] = { "--lease", lease, "--node-lost", "0.5", NULL };
+	const char *const args[] = { "--lease",      lease, "--node-lost", "0.5",
+				     "--node-lease", "10",  NULL };
 
 	fx->metad = processes_metad(&fx->ps, "s", args);
 }
