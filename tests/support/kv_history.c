@@ -28,7 +28,7 @@ struct entry {
 struct history {
 	_Atomic uint32_t n, started;
 	_Atomic uint32_t puts[KV_HISTORY_KEYS]; /* that were done */
-	_Atomic uint32_t torn; /* values of which a client found a part */
+	_Atomic uint32_t torn;                  /* values of which a client found a part */
 	struct entry entries[CALLS_MOST];
 };
 

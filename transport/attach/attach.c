@@ -362,10 +362,11 @@ static int attach_hear(struct attach *attach)
 		renewal->reply = packet;
 		renewal->answered = true;
 		attach->made = true;
-		if (renewal->next) /* the target makes one at a time */
-			renewal->next->deadline = deadline_of(attach);
 		if (renewal->region == 0)
 			drop_renewal(attach, renewal);
+		renewal = first_unanswered(attach);
+		if (renewal) /* the target makes one at a time */
+			renewal->deadline = deadline_of(attach);
 		return 0;
 	}
 	if (packet.head.type != ATTACH_REGION_REPLY || attach->owed == 0) {
