@@ -12,7 +12,7 @@
 
 #define PROCESSES_MAX 32
 #define PROCESSES_PATH 128
-#define PROCESSES_WAIT_MS 10000 /* time limit for each awaited event */
+#define PROCESSES_WAIT_MS 30000 /* time limit for each awaited event */
 
 /* A private directory, RELIVE_RUNTIME_DIR of this process and of the started ones. */
 struct processes {
