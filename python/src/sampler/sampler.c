@@ -310,16 +310,16 @@ static PyObject *next_draw(struct sampler *s)
 	return batch;
 }
 
-/*
- * A thread hides the shorter of a draw and of what the caller does between two batches. To wake it and to
- * share the handle costs some microseconds, so it draws only where that is more; and where AHEAD_TRIAL
- * batches took longer than draws would have, as it gets no core, only every AHEAD_REST batches again.
- */
 static bool ahead_can_pay(const struct sampler *s)
 {
 	return s->gap_ns > AHEAD_PAYS_NS && s->draw_ns > AHEAD_PAYS_NS;
 }
 
+/*
+ * A thread hides the shorter of a draw and of what the caller does between two batches. To wake it and to
+ * share the handle costs some microseconds, so it draws only where that is more; and where AHEAD_TRIAL
+ * batches took longer than draws would have, as it gets no core, only every AHEAD_REST batches again.
+ */
 static bool ahead_pays(const struct sampler *s)
 {
 	return s->by_library ? s->pace.way == PACE_THREAD : !s->rest && ahead_can_pay(s);

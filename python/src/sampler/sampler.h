@@ -43,8 +43,9 @@ struct draw_how {
 };
 
 /*
- * Gives back the buffers whose arrays are gone, and draws n items by one rlv_sampler_sample as *how says, which waits for timeout_ns at most. 0 with the slot of the batch, or the library's error
- * code. The caller holds the handle's lock, not the interpreter lock.
+ * Gives back the buffers whose arrays are gone, and draws n items as *how says, by one rlv_sampler_sample, which waits
+ * for timeout_ns at most. 0 with the slot of the batch, or the library's error code. The caller holds the handle's
+ * lock, not the interpreter lock.
  */
 int sampler_try(struct sampler *s, uint32_t n, const struct draw_how *how, int64_t timeout_ns,
 		struct slot **slot_out);
