@@ -13,4 +13,7 @@
 struct rlv_node_info store_node_at(struct rlv_store *store, size_t i);
 struct rlv_node_info store_node_named(struct rlv_store *store, const char *name);
 
+/* How many are up; 0 without an answer. */
+uint32_t store_nodes_up(struct rlv_store *store);
+
 #endif

@@ -44,15 +44,9 @@ static void name_of(uint32_t n, char name[2])
 
 static bool all_are_up(void *arg)
 {
-	struct fixture *fx = arg;
-	uint32_t up = 0;
-	char name[2];
+	const struct fixture *fx = arg;
 
-	for (uint32_t n = 0; n < NODES; n++) {
-		name_of(n, name);
-		up += store_node_named(fx->store, name).state == RLV_NODE_UP;
-	}
-	return up == NODES;
+	return store_nodes_up(fx->store) == NODES;
 }
 
 static const char *lease = "0.3"; /* seconds of a client's */

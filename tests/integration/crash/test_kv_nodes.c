@@ -50,15 +50,9 @@ static void start_node(struct fixture *fx, uint32_t n)
 
 static bool all_are_up(void *arg)
 {
-	struct fixture *fx = arg;
-	uint32_t up = 0;
+	const struct fixture *fx = arg;
 
-	for (uint32_t n = 0; n < NODES; n++) {
-		const char name[] = { (char)('a' + n), 0 };
-
-		up += store_node_named(fx->store, name).state == RLV_NODE_UP;
-	}
-	return up == NODES;
+	return store_nodes_up(fx->store) == NODES;
 }
 
 static int setup(void **state)
