@@ -6,6 +6,7 @@
 #include "tests/support/fake/fault.h"
 #include "tests/support/fake/wire_transport.h"
 #include "tests/support/must.h"
+#include "tests/support/wrap_open.h"
 
 #include "relive/weights.h"
 
@@ -16,27 +17,20 @@
 #define BEFORE 6u       /* generations of an undisturbed learner */
 #define MOST 400u
 
-int __real_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-
 /* The transport that was opened last, and how many were. */
 static struct transport *last;
 static uint64_t opened;
 
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out)
+static int put_on_a_faulty_wire(struct transport **tr)
 {
-	int ret = __real_transport_open(uri, opts, tr_out);
+	int ret = fault_wrap(wire_wrap(*tr), NULL, tr);
 
-	if (ret)
-		return ret;
-	ret = fault_wrap(wire_wrap(*tr_out), NULL, tr_out);
-	last = *tr_out;
+	last = *tr;
 	opened++;
 	return ret;
 }
+
+WRAP_TRANSPORT_OPEN(put_on_a_faulty_wire)
 
 /* -------- generations -------- */
 

@@ -9,6 +9,7 @@
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
 #include "tests/support/store_nodes.h"
+#include "tests/support/wrap_open.h"
 
 #include "relive/weights.h"
 
@@ -29,11 +30,6 @@
 #define KILLS_DEFAULT 80u
 #define STEPS_MOST 400u
 
-int __real_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-
 /* Operations that this process may still make; 0 = any number. */
 static uint64_t kill_in;
 
@@ -45,14 +41,14 @@ static void count_down(void *ctx, uint64_t delay_ns)
 		(void)kill(getpid(), SIGKILL);
 }
 
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out)
+static int count_operations(struct transport **tr)
 {
 	const struct fault_plan plan = { .delay_rate = 65536, .delay = count_down };
-	int ret = __real_transport_open(uri, opts, tr_out);
 
-	return ret || !kill_in ? ret : fault_wrap(*tr_out, &plan, tr_out);
+	return kill_in ? fault_wrap(*tr, &plan, tr) : 0;
 }
+
+WRAP_TRANSPORT_OPEN(count_operations)
 
 struct shared {
 	_Atomic uint64_t acked;              /* newest version whose publish returned */

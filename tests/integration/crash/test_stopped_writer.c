@@ -8,6 +8,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"
+#include "tests/support/wrap_open.h"
 
 #include "relive/relive.h"
 
@@ -50,21 +51,14 @@ struct fixture {
 
 /* -------- stopped processes -------- */
 
-int __real_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-
 /* Without guards, as a change that is one list is made or not made as a whole: nobody is stopped within it. */
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out)
+static int take_guards(struct transport **tr)
 {
-	int ret = __real_transport_open(uri, opts, tr_out);
-
-	if (ret == 0)
-		(*tr_out)->caps &= ~(uint32_t)TRANSPORT_GUARDS;
-	return ret;
+	(*tr)->caps &= ~(uint32_t)TRANSPORT_GUARDS;
+	return 0;
 }
+
+WRAP_TRANSPORT_OPEN(take_guards)
 
 int __real_transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
 				struct transport_span *span);

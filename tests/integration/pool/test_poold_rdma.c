@@ -7,26 +7,20 @@
 #include "tests/support/fixture/gather_fixture.h"
 #include "tests/support/fixture/poold_fixture.h"
 #include "tests/support/must.h"
+#include "tests/support/wrap_open.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define EXTENT ((uint64_t)2 << 20)
 
-int __real_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out)
+static int put_on_a_wire(struct transport **tr)
 {
-	int ret = __real_transport_open(uri, opts, tr_out);
-
-	if (ret == 0)
-		*tr_out = wire_wrap(*tr_out);
-	return ret;
+	*tr = wire_wrap(*tr);
+	return 0;
 }
+
+WRAP_TRANSPORT_OPEN(put_on_a_wire)
 
 static struct poold_fixture fx;
 static struct rlv_pool *pool;

@@ -9,6 +9,7 @@
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 #include "tests/support/fake/wire_transport.h"
+#include "tests/support/wrap_open.h"
 
 #include "wire/sumtree_layout.h"
 
@@ -18,22 +19,15 @@
 
 static bool lockstep; /* the clock moves only in waits */
 
-int __real_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out)
+static int put_on_a_wire(struct transport **tr)
 {
-	int ret = __real_transport_open(uri, opts, tr_out);
-
-	if (ret == 0)
-		*tr_out = wire_wrap(*tr_out);
-	if (ret == 0 && lockstep)
-		wire_lockstep(*tr_out);
-	return ret;
+	*tr = wire_wrap(*tr);
+	if (lockstep)
+		wire_lockstep(*tr);
+	return 0;
 }
+
+WRAP_TRANSPORT_OPEN(put_on_a_wire)
 
 /*
  * Shape of a tree that is planned for a wire with 2^20 steps: a top of at most 1024 nodes, two levels

@@ -14,6 +14,7 @@
 #include "tests/support/fake/wire_transport.h"
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap_open.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -38,20 +39,13 @@ static bool measured[COSTS];
 
 static const uint16_t wire_fanout[] = { 32, 40, 0 };
 
-int __real_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out)
+static int put_on_a_wire(struct transport **tr)
 {
-	int ret = __real_transport_open(uri, opts, tr_out);
-
-	if (ret == 0)
-		*tr_out = wire_wrap(*tr_out);
-	return ret;
+	*tr = wire_wrap(*tr);
+	return 0;
 }
+
+WRAP_TRANSPORT_OPEN(put_on_a_wire)
 
 /* Fails the test unless the call between two looks at a handle's counters cost what the table says. */
 static void expect_cost(const char *call, struct rlv_stats before, struct rlv_stats after)

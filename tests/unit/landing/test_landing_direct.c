@@ -5,6 +5,7 @@
 #include "tests/support/fake/wire_transport.h"
 #include "tests/support/fixture/gather_fixture.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap_open.h"
 
 #include "relive/scan.h"
 
@@ -16,20 +17,14 @@
 
 static bool in_place; /* transports are not wrapped */
 
-int __real_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out)
+static int put_on_a_wire(struct transport **tr)
 {
-	int ret = __real_transport_open(uri, opts, tr_out);
-
-	if (ret == 0 && !in_place)
-		*tr_out = wire_wrap(*tr_out);
-	return ret;
+	if (!in_place)
+		*tr = wire_wrap(*tr);
+	return 0;
 }
+
+WRAP_TRANSPORT_OPEN(put_on_a_wire)
 
 static struct rlv_landing *direct;
 

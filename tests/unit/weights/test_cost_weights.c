@@ -4,6 +4,7 @@
  */
 #include "tests/support/fake/wire_transport.h"
 #include "tests/support/must.h"
+#include "tests/support/wrap_open.h"
 
 #include "relive/weights.h"
 
@@ -12,22 +13,14 @@
 #include <string.h>
 #include <sys/types.h>
 
-int __real_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out);
-
-int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
-			  struct transport **tr_out)
+static int put_on_a_wire(struct transport **tr)
 {
-	int ret = __real_transport_open(uri, opts, tr_out);
-
-	if (ret == 0)
-		*tr_out = wire_wrap(*tr_out);
-	if (ret == 0)
-		wire_lockstep(*tr_out);
-	return ret;
+	*tr = wire_wrap(*tr);
+	wire_lockstep(*tr);
+	return 0;
 }
+
+WRAP_TRANSPORT_OPEN(put_on_a_wire)
 
 ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags);
 
