@@ -1,4 +1,5 @@
 #include "catalog/kind_heap.h"
+#include "catalog/heap_stripes.h"
 
 #include <errno.h>
 #include <string.h>
@@ -192,7 +193,7 @@ static bool heap_line_of(const struct catalog_object *object, uint32_t p, struct
 	return out->n > 0;
 }
 
-/* Fills copies of parts that no client owns. */
+/* Fills copies of parts that no client owns; then completes intents of dead clients. */
 static int heap_mend(struct catalog_object *object, uint32_t owner, uint64_t lease,
 		     enum mend *found_out)
 {
@@ -214,7 +215,7 @@ static int heap_mend(struct catalog_object *object, uint32_t owner, uint64_t lea
 			return ret;
 		error_clear();
 	}
-	return 0;
+	return *found_out == MEND_NOTHING ? heap_stripes_mend(object, owner, found_out) : 0;
 }
 
 /* -------- a part -------- */
@@ -238,6 +239,7 @@ static int heap_format_part(struct catalog *cat, const struct catalog_object *ob
 static int heap_settle_dead(void *ctx, struct part *part, uint32_t owner)
 {
 	(void)ctx;
+	heap_stripes_note(heap_of(part), owner);
 	return heap_settle(heap_of(part), owner);
 }
 

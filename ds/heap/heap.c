@@ -229,6 +229,8 @@ int heap_open_part(const void *desc, uint32_t s, const struct part_regions *regi
 		mem_free(heap);
 		return ret;
 	}
+	if (heap->desc.stripe) /* nobody knows who died before */
+		memset(heap->gone, 0xff, sizeof(heap->gone));
 	heap->tree = heap->part.tree;
 	heap->rows = heap->part.regions.at[REGION_ROWS];
 	*part_out = &heap->part;

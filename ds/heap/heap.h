@@ -30,6 +30,8 @@ struct heap {
 	bool whole;   /* seen to be; copies.h */
 	bool mending; /* by heap_copies_mend, up to bucket `mended` */
 	uint32_t mended;
+	/* Of a heap with stripes, for the server: owners that may have left an intent; a bit for each, owner 1 the lowest. */
+	uint64_t gone[HEAP_MAX_CLIENTS / 64];
 	struct central *central; /* the coordinator's map; NULL: there is none */
 };
 

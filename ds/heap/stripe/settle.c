@@ -174,7 +174,10 @@ int stripe_settle(const struct stripe_io *io, uint32_t owner,
 		ret = intent_get(&s, owner);
 	if (ret)
 		return ret;
-	if (see_free)
+	if (io->most && (uint64_t)s.intent.fresh.n + s.intent.old.n > io->most)
+		ret = error_set(-EBUSY, "an intent of %u and %u stripes", s.intent.fresh.n,
+				s.intent.old.n);
+	if (ret == 0 && see_free)
 		ret = see_free(io->ctx, owner);
 	if (ret == 0)
 		ret = settle_intent(&s);

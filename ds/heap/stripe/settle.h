@@ -24,6 +24,7 @@ struct stripe_io {
 	/* With several writers of copies a put that is decided may be seen by no get yet, when its client was killed or lost the
 	   answer: settles bring it forward before they look. */
 	bool helps;
+	uint64_t most; /* stripes of an intent that is completed; a longer one is -EBUSY; 0 = any */
 };
 
 /* What a key has now. */

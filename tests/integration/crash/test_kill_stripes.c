@@ -194,7 +194,7 @@ static void expect_whole(struct fixture *fx, bool may_be_old, bool may_be_new)
 	assert_true(memcmp(value.ptr, value_of(number, value.len).ptr, value.len) == 0);
 }
 
-static struct rlv_kv_report last_report;
+static struct rlv_kv_report last_report = RLV_KV_REPORT_INIT;
 
 /* Who opens the heap next completes what the killed one left, when the server has settled its slot. */
 static bool opened_and_clean(void *arg)
@@ -267,6 +267,35 @@ TEST_WITH(a_small_value__over_stripes_by_a_writer_that_is_killed_at_each_step, s
 TEST_WITH(stripes__deleted_by_a_client_that_is_killed_at_each_step, setup, teardown)
 {
 	kill_at_each(*state, (struct change){ BYTES, 0 }, STRIPES + 3);
+}
+
+static bool is_clean(void *arg)
+{
+	struct fixture *fx = arg;
+
+	must(rlv_kv_verify(fx->kv, &last_report), "rlv_kv_verify");
+	return last_report.problems == 0;
+}
+
+/* Nobody opens the heap, and no other client puts. */
+TEST_WITH(what_a_killed_writer_left__goes_by_the_server, setup, teardown)
+{
+	struct fixture *fx = *state;
+
+	change = &(struct change){ BYTES, BYTES - 4 };
+	must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
+	behind = true;
+	/* Within the stripes, behind the last one, behind the swap, within the old ones. */
+	for (int64_t steps = 4; steps <= 3 + 2 * (int64_t)STRIPES; steps += 2) {
+		int status = processes_wait(
+			&fx->ps, processes_fork(&fx->ps, child_that_changes, &steps), 10000);
+
+		assert_int_equal(status, 128 + SIGKILL);
+		if (!processes_until(is_clean, fx))
+			fail_msg("%s", last_report.first_problem);
+		expect_whole(fx, true, true);
+		must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
+	}
 }
 
 TEST_WITH(stripes__with_copies_by_a_writer_that_is_killed_at_each_step, setup_copies, teardown)
