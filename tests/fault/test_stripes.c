@@ -26,6 +26,7 @@ enum failure {
 	PUT_NOT_DONE, /* its answer is lost; it was not done */
 	GET_BREAKS,
 	GET_DAMAGED,
+	GET_OVERTAKEN, /* another client puts some values before it */
 	FAILURES,
 };
 
@@ -41,6 +42,8 @@ int __real_heap_get(struct heap_access *acc, const struct chain_key *key,
 		    const struct heap_room *room, struct heap_value *out);
 int __wrap_heap_get(struct heap_access *acc, const struct chain_key *key,
 		    const struct heap_room *room, struct heap_value *out);
+
+static void overtake(void);
 
 static bool fails_now(bool puts)
 {
@@ -68,6 +71,10 @@ int __wrap_heap_get(struct heap_access *acc, const struct chain_key *key,
 {
 	if (!fails_now(false))
 		return __real_heap_get(acc, key, room, out);
+	if (failure == GET_OVERTAKEN) {
+		overtake();
+		return __real_heap_get(acc, key, room, out);
+	}
 	return failure == GET_BREAKS ? -EIO : -EBADMSG;
 }
 
@@ -219,6 +226,73 @@ TEST(stripes__when_each_get_breaks)
 TEST(stripes__when_each_get_finds_damage)
 {
 	fail_each(GET_DAMAGED);
+}
+
+/* -------- a reader and a writer -------- */
+
+static struct rlv_kv *writer;
+static uint32_t newest; /* number of the newest value */
+
+static void put_newest(void)
+{
+	const uint64_t len = newest % 3 ? BYTES - 8 * (uint64_t)newest : 40;
+
+	newest++;
+	must(rlv_kv_put(writer, key, value_of(newest, len), NULL), "rlv_kv_put");
+}
+
+static uint32_t
+	overtakes; /* puts at a time: with some of them the same numbers of stripes come again */
+
+static void overtake(void)
+{
+	for (uint32_t i = 0; i < overtakes; i++)
+		put_newest();
+}
+
+/* Gets a value whole, and none that was replaced before; the writer puts before the n-th look. False: it had fewer. */
+static bool read_overtaken(struct rlv_kv *reader, int64_t n)
+{
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	uint32_t before, number;
+
+	while (newest % 3 == 1) /* the last one is short */
+		put_newest();
+	before = newest;
+	fired = false;
+	left = n;
+	must(rlv_kv_get(reader, key, &value), "rlv_kv_get");
+	left = 0;
+	memcpy(&number, value.ptr, sizeof(number));
+	assert_in_range(number, before, newest);
+	for (uint64_t i = 0; i < value.len / 4; i++)
+		if (((const uint32_t *)value.ptr)[i] != number)
+			fail_msg("a value of %u has a part of %u", number,
+				 ((const uint32_t *)value.ptr)[i]);
+	return fired;
+}
+
+TEST(stripes__when_a_reader_is_overtaken_at_each_step)
+{
+	struct rlv_kv *reader = NULL;
+	struct scene s;
+
+	must(scene_try(&s), "open");
+	must(rlv_kv_open(s.store, "h", &reader), "rlv_kv_open");
+	failure = GET_OVERTAKEN;
+	writer = s.kv;
+	newest = 0;
+	put_newest();
+	for (overtakes = 1; overtakes < 40; overtakes++) {
+		int64_t n = 1;
+
+		while (read_overtaken(reader, n))
+			n++;
+		assert_in_range(n, 5, 20);
+	}
+	must(rlv_kv_close(&reader), "rlv_kv_close");
+	verify(s.kv);
+	scene_close(&s);
 }
 
 /* Returns what a life with one value comes to; the allocations that fail are those of all its calls. */
