@@ -455,6 +455,31 @@ TEST_WITH(stripes__of_a_node_that_is_drained_have_linearizable_histories, setup_
 	expect_clean(fx);
 }
 
+/* It has no client slot: it reads without pins. */
+TEST_WITH(stripes__in_a_read_only_store, setup_large, teardown)
+{
+	const struct rlv_store_opts opts = { .size = sizeof(opts), .read_only = true };
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	struct fixture *fx = *state;
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = NULL;
+
+	must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
+	must(rlv_store_open("shm:s", &opts, &store), "rlv_store_open");
+	must(rlv_kv_open(store, "h", &kv), "rlv_kv_open");
+	must(rlv_kv_get(kv, key, &value), "rlv_kv_get");
+	assert_int_equal(value.len, BYTES);
+	assert_true(memcmp(value.ptr, value_of(1, BYTES).ptr, BYTES) == 0);
+	must(rlv_kv_get_range(kv, key, BYTES - 10, 10, &value), "rlv_kv_get_range");
+	assert_int_equal(value.len, 10);
+	expect(rlv_kv_put(kv, key, value_of(2, BYTES), NULL), -EACCES);
+	expect(rlv_kv_put(kv, key, value_of(2, 40), NULL), -EACCES);
+	expect(rlv_kv_delete(kv, key, NULL), -EACCES);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+	expect_clean(fx);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
