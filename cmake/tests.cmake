@@ -149,7 +149,7 @@ endforeach()
 
 # The same over the ofi transport, which works on every host, with real daemons.
 if(OFI_FOUND AND CMOCKA_FOUND)
-	foreach(name crash fenced_client kill_daemons kill_replay kv_copies new_kind nodes save_stores
+	foreach(name crash fenced_client kill_daemons kill_replay kill_stripes kv_copies new_kind nodes save_stores
 			stopped_writer)
 		rlv_add_test(integration.test_${name}_ofi integration integration_test_${name})
 		set_property(TEST integration.test_${name}_ofi APPEND PROPERTY ENVIRONMENT

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NODES 3u
@@ -28,7 +29,7 @@
 #define BYTES (STRIPES * SHARE - 100u)
 
 static int64_t steps_left; /* in a child: changes until it is killed, before or behind the last one */
-static bool behind;
+static bool behind, stops; /* ..., or until it stops */
 
 int __real_heap_put(struct heap_access *acc, const struct chain_key *key,
 		    const struct heap_put *put, uint64_t *version_out);
@@ -42,10 +43,10 @@ int __wrap_heap_put(struct heap_access *acc, const struct chain_key *key,
 	int ret;
 
 	if (last && !behind)
-		(void)raise(SIGKILL);
+		(void)raise(stops ? SIGSTOP : SIGKILL);
 	ret = __real_heap_put(acc, key, put, version_out);
-	if (last)
-		(void)raise(SIGKILL);
+	if (last && behind)
+		(void)raise(stops ? SIGSTOP : SIGKILL);
 	return ret;
 }
 
@@ -156,6 +157,7 @@ struct change {
 };
 
 static const struct change *change;
+static const struct change shorter = { BYTES, BYTES - 4 };
 
 /* Makes the change; ends by a kill, or with 0 if it had fewer steps. */
 static int child_that_changes(void *arg)
@@ -175,7 +177,7 @@ static int child_that_changes(void *arg)
 		return 1;
 	}
 	steps_left = 0;
-	return rlv_kv_close(&kv) || rlv_store_close(&store);
+	return (rlv_kv_close(&kv) || rlv_store_close(&store)) && !stops;
 }
 
 /* The old value or the new one. */
@@ -282,7 +284,7 @@ TEST_WITH(what_a_killed_writer_left__goes_by_the_server, setup, teardown)
 {
 	struct fixture *fx = *state;
 
-	change = &(struct change){ BYTES, BYTES - 4 };
+	change = &shorter;
 	must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
 	behind = true;
 	/* Within the stripes, behind the last one, behind the swap, within the old ones. */
@@ -296,6 +298,48 @@ TEST_WITH(what_a_killed_writer_left__goes_by_the_server, setup, teardown)
 		expect_whole(fx, true, true);
 		must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
 	}
+}
+
+static bool has_stopped(void *arg)
+{
+	const pid_t *pid = arg;
+	int status;
+
+	return waitpid(*pid, &status, WNOHANG | WUNTRACED) == *pid && WIFSTOPPED(status);
+}
+
+/*
+ * Over a network a writer that is stopped for longer than its lease is fenced, and the server completes its intent: then
+ * it goes on, and must not make the key name stripes that are gone. On one host it has its slot still. Another one
+ * puts meanwhile, or not.
+ */
+TEST_WITH(a_writer__that_is_stopped_and_goes_on, setup, teardown)
+{
+	static const int64_t places[] = { 2, 5, STRIPES + 2, STRIPES + 3, STRIPES + 5 };
+	struct fixture *fx = *state;
+
+	change = &shorter;
+	stops = true;
+	behind = false;
+	for (uint32_t i = 0; i < 2 * sizeof(places) / sizeof(places[0]); i++) {
+		int64_t steps = places[i / 2];
+		pid_t pid;
+
+		must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
+		pid = processes_fork(&fx->ps, child_that_changes, &steps);
+		assert_true(processes_until(has_stopped, &pid));
+		processes_sleep_ns(
+			CLOCK_NS_PER_S); /* so that it may be fenced; if it is not, the rest holds, too */
+		if (i % 2)
+			must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
+		expect_whole(fx, true, true);
+		processes_kill(&fx->ps, pid, SIGCONT);
+		assert_int_not_equal(processes_wait(&fx->ps, pid, 10000), -1);
+		expect_whole(fx, true, true);
+		expect_clean(fx);
+		expect_whole(fx, true, true);
+	}
+	stops = false;
 }
 
 TEST_WITH(stripes__with_copies_by_a_writer_that_is_killed_at_each_step, setup_copies, teardown)
