@@ -69,14 +69,20 @@ static void mend_close(struct mending *m)
 	m->opened = 0;
 }
 
-static int io_get(void *ctx, uint32_t part, const struct chain_key *key,
-		  const struct heap_room *room, struct heap_value *out)
+static int io_get(void *ctx, uint32_t part, const struct chain_key *key, struct heap_value *out)
 {
 	struct heap_access *acc;
 	int ret = mend_access(ctx, part, &acc);
 
-	*out = (struct heap_value){ 0 };
-	return ret ? ret : heap_get(acc, key, room, out);
+	return ret ? ret : heap_get(acc, key, &(struct heap_room){ 0 }, out);
+}
+
+static int io_look(void *ctx, uint32_t part, const struct chain_key *key, struct heap_value *out)
+{
+	struct heap_access *acc;
+	int ret = mend_access(ctx, part, &acc);
+
+	return ret ? ret : heap_look(acc, key, out);
 }
 
 static int io_put(void *ctx, uint32_t part, const struct chain_key *key, const struct heap_put *put,
@@ -124,9 +130,12 @@ static bool owner_is_free(const struct catalog_object *object, uint32_t owner)
 /* Completes the owner's intent. */
 static int owner_settle(struct mending *m, uint32_t owner)
 {
-	const struct stripe_io io = {
-		.desc = m->desc, .get = io_get, .put = io_put, .ctx = m, .most = MOST_STRIPES
-	};
+	const struct stripe_io io = { .desc = m->desc,
+				      .get = io_get,
+				      .look = io_look,
+				      .put = io_put,
+				      .ctx = m,
+				      .most = MOST_STRIPES };
 	int ret = stripe_settle(&io, owner, NULL);
 
 	if (ret == 0)

@@ -172,7 +172,8 @@ if(TARGET unit_test_cost_weights)
 endif()
 
 if(TARGET fault_test_stripes)
-	target_link_options(fault_test_stripes PRIVATE -Wl,--wrap=heap_put -Wl,--wrap=heap_get)
+	target_link_options(fault_test_stripes PRIVATE -Wl,--wrap=heap_put -Wl,--wrap=heap_get
+		-Wl,--wrap=heap_look)
 endif()
 
 if(TARGET integration_test_kill_stripes)

@@ -19,7 +19,6 @@
 struct part_call {
 	const struct chain_key *key;
 	const struct heap_put *put;
-	const struct heap_room *room;
 	struct heap_value *got;
 	uint64_t version;
 };
@@ -28,8 +27,14 @@ static int step_get(void *ctx, struct heap_access *acc)
 {
 	struct part_call *call = ctx;
 
-	*call->got = (struct heap_value){ 0 };
-	return heap_get(acc, call->key, call->room, call->got);
+	return heap_get(acc, call->key, &(struct heap_room){ 0 }, call->got);
+}
+
+static int step_look(void *ctx, struct heap_access *acc)
+{
+	struct part_call *call = ctx;
+
+	return heap_look(acc, call->key, call->got);
 }
 
 static int step_put(void *ctx, struct heap_access *acc)
@@ -56,17 +61,30 @@ static bool part_is_lost(const struct rlv_kv *kv, uint32_t part)
 	return s >= kv->set.n_parts;
 }
 
-static int io_get(void *ctx, uint32_t part, const struct chain_key *key,
-		  const struct heap_room *room, struct heap_value *out)
+/* Of a lost part no key is there. */
+static int io_run(struct rlv_kv *kv, uint32_t part, struct part_call *of,
+		  int (*step)(void *ctx, struct heap_access *acc))
 {
-	struct rlv_kv *kv = ctx;
-	struct part_call of = { .key = key, .room = room, .got = out };
-	const struct kv_call call = { .part = part, .step = step_get, .ctx = &of };
+	const struct kv_call call = { .part = part, .step = step, .ctx = of };
 
 	if (part_is_lost(kv, part))
 		return error_set(-ENOENT, "heap %s: part %u was lost with its node", kv->desc.name,
 				 part);
 	return kv_run(kv, &call, kv->store->timeout_ns);
+}
+
+static int io_get(void *ctx, uint32_t part, const struct chain_key *key, struct heap_value *out)
+{
+	struct part_call of = { .key = key, .got = out };
+
+	return io_run(ctx, part, &of, step_get);
+}
+
+static int io_look(void *ctx, uint32_t part, const struct chain_key *key, struct heap_value *out)
+{
+	struct part_call of = { .key = key, .got = out };
+
+	return io_run(ctx, part, &of, step_look);
 }
 
 int kv_part_put(struct rlv_kv *kv, uint32_t part, const struct chain_key *key,
@@ -119,8 +137,9 @@ int kv_stripes_init(struct rlv_kv *kv)
 		stripes->numbers = mem_array(kv->desc.n_parts, sizeof(stripes->numbers[0]));
 	if (!stripes || !stripes->numbers)
 		return error_set(-ENOMEM, "heap: cannot allocate memory");
-	stripes->io =
-		(struct stripe_io){ .desc = &kv->desc, .get = io_get, .put = io_put, .ctx = kv };
+	stripes->io = (struct stripe_io){
+		.desc = &kv->desc, .get = io_get, .look = io_look, .put = io_put, .ctx = kv
+	};
 	stripes->pending = stripes->takeover = kv->slot.owner != 0;
 	return 0;
 }

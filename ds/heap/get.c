@@ -193,6 +193,69 @@ int heap_version(struct heap_access *acc, const struct chain_key *key, uint64_t 
 	return ret;
 }
 
+#define LOOK_WHOLE 4096u /* bytes of an entry that is read whole, rather than its header first */
+
+/* Reads what heap_look tells of the entry that the head names. */
+static int look_entry(struct heap_access *acc, const struct chain_key *key,
+		      const struct heap_found *found, struct heap_value *out)
+{
+	bool is_short = found->has_cell &&
+			chain_entry_bytes(key->len, chain_cell_value_len(&found->cell)) <=
+				LOOK_WHOLE;
+	struct heap_entry entry;
+	int ret = heap_read_entry(acc, heap_found_at(found), key, is_short ? LOOK_WHOLE : 0,
+				  is_short);
+
+	if (ret == CHAIN_OK)
+		memcpy(&entry, acc->stage, sizeof(entry));
+	if (ret == CHAIN_OK && !is_short && entry.flags & ENTRY_STRIPED)
+		ret = heap_read_entry(acc, heap_found_at(found), key,
+				      chain_entry_bytes(entry.key_len, entry.len), true);
+	if (ret < 0)
+		return ret;
+	return ret == CHAIN_OK ? get_from_stage(acc, key, found, out)
+			       : heap_torn(acc, found->bucket);
+}
+
+static int look_once(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
+{
+	const struct heap_cursor *cursor = heap_cursor_of(acc, key);
+	struct heap_found found = { 0 };
+	int ret;
+
+	if (!acc->in_place && heap_cursor_is_of(cursor, key) && cursor->bytes &&
+	    cursor->bytes <= LOOK_WHOLE)
+		return heap_get_once(acc, key, out);
+	ret = heap_find(acc, key, &found);
+	if (ret)
+		return ret == -ENOSPC ? error_set(-ENOENT, "no such key") : ret;
+	if (!found.word)
+		return error_set(-ENOENT, "no such key");
+	out->version = found.version;
+	if (found.word & HEAD_DELETED)
+		return heap_value_found(out, found.word);
+	if (!found.has_cell || found.cell.len > HEAP_INLINE_MAX)
+		return look_entry(acc, key, &found, out);
+	out->len = found.cell.len;
+	return 0;
+}
+
+int heap_look(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
+{
+	int ret = -EAGAIN;
+
+	*out = (struct heap_value){ 0 };
+	for (uint32_t i = 0; ret == -EAGAIN && i < HEAP_MOST_READS; i++) {
+		if (i == 2 && acc->owner)
+			heap_access_pin(acc);
+		ret = look_once(acc, key, out);
+	}
+	ret = heap_access_unpin(acc, ret);
+	if (!out->striped)
+		out->ptr = NULL; /* perhaps not all of it is there */
+	return ret;
+}
+
 /* -------- all keys -------- */
 
 static int next_once(struct heap_access *acc, uint32_t *bucket_inout, struct heap_key *out)

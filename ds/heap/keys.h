@@ -156,6 +156,14 @@ RLV_MUST_CHECK int heap_get_range(struct heap_access *acc, const struct chain_ke
 RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key *key,
 				uint64_t *version_out);
 
+/*
+ * Looks at a key of mode clover without reading a long value: out->version, also of a deletion (-ENOENT), 0 = there was
+ * none; out->striped, and then the manifest. Errors: as heap_get. Cost: 1 RT if the value is small or deleted, or short and
+ * the cursor warm; else 2.
+ */
+RLV_MUST_CHECK int heap_look(struct heap_access *acc, const struct chain_key *key,
+			     struct heap_value *out);
+
 #define HEAP_PREFETCH_LINES 32u /* of an entry; the CPU fetches the others itself */
 #define HEAP_MANY 64u
 

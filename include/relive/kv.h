@@ -129,8 +129,8 @@ RLV_CHECKED int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BY
  * Thread: owner. Cost: 2 RT, with 3 copies 3, with several writers 1 more; if others put the key at the same time, 2 to
  * 5 more each time; a few more once for hundreds of puts, to collect space. A
  * value that is longer than an extent: 1 RT more for each 16 MiB, and one for each 64 chunks, of each copy;
- * only of mode clover (-ERANGE). In a heap with stripe_bytes 1 RT more, as each put looks at what it replaces; of a value in
- * n stripes 9 + 5 n RT, and 2 for each stripe of the value before.
+ * only of mode clover (-ERANGE). In a heap with stripe_bytes each put looks at what it replaces, for 1 RT more, or 2 if
+ * that has more than 4 KiB; of a value in n stripes 9 + 5 n RT, and 2 for each stripe of the value before.
  */
 RLV_CHECKED int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
 			   uint64_t *version_out);

@@ -78,6 +78,20 @@ int __wrap_heap_get(struct heap_access *acc, const struct chain_key *key,
 	return failure == GET_BREAKS ? -EIO : -EBADMSG;
 }
 
+int __real_heap_look(struct heap_access *acc, const struct chain_key *key, struct heap_value *out);
+int __wrap_heap_look(struct heap_access *acc, const struct chain_key *key, struct heap_value *out);
+
+int __wrap_heap_look(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
+{
+	if (!fails_now(false))
+		return __real_heap_look(acc, key, out);
+	if (failure == GET_OVERTAKEN) {
+		overtake();
+		return __real_heap_look(acc, key, out);
+	}
+	return failure == GET_BREAKS ? -EIO : -EBADMSG;
+}
+
 static const struct rlv_bytes key = { "k", 1 };
 
 static struct rlv_bytes value_of(uint32_t number, size_t len)

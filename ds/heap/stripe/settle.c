@@ -8,19 +8,16 @@
 int stripe_look(const struct stripe_io *io, uint32_t part, const struct chain_key *key,
 		struct stripe_look *out)
 {
-	uint8_t one;
-	/* A value in chunks is too long for it, and stays where it is; any other one is in the stage then. */
-	const struct heap_room room = { &one, sizeof(one) };
 	struct heap_value got = { 0 };
-	int ret = io->get(io->ctx, part, key, &room, &got);
+	int ret = io->look(io->ctx, part, key, &got);
 
 	if (ret && ret != -ENOENT)
 		return ret;
 	*out = (struct stripe_look){ .version = got.version,
 				     .exists = ret == 0,
 				     .striped = ret == 0 && got.striped,
+				     .manifest = got.ptr,
 				     .len = got.len };
-	out->manifest = out->striped ? got.ptr : NULL;
 	return 0;
 }
 
@@ -62,7 +59,7 @@ struct settling {
 static int intent_get(struct settling *s, uint32_t owner)
 {
 	struct heap_value got = { 0 };
-	int ret = s->io->get(s->io->ctx, s->at, &s->name.key, &(struct heap_room){ 0 }, &got);
+	int ret = s->io->get(s->io->ctx, s->at, &s->name.key, &got);
 
 	if (ret)
 		return ret == -ENOENT || ret == -EBADMSG ? 1 : ret;

@@ -13,11 +13,11 @@
 #include "ds/heap/keys.h"
 #include "ds/heap/stripe/manifest.h"
 
-/* How the keys of all parts are reached: as heap_get and heap_put. */
+/* How the keys of all parts are reached: as heap_get into memory of the access, heap_look and heap_put. */
 struct stripe_io {
 	const struct heap_desc *desc;
-	int (*get)(void *ctx, uint32_t part, const struct chain_key *key,
-		   const struct heap_room *room, struct heap_value *out);
+	int (*get)(void *ctx, uint32_t part, const struct chain_key *key, struct heap_value *out);
+	int (*look)(void *ctx, uint32_t part, const struct chain_key *key, struct heap_value *out);
 	int (*put)(void *ctx, uint32_t part, const struct chain_key *key,
 		   const struct heap_put *put, uint64_t *version_out);
 	void *ctx;
@@ -32,10 +32,10 @@ struct stripe_look {
 	uint64_t version; /* also of a deletion; 0 = there was never a value */
 	bool exists, striped;
 	const void *manifest; /* if striped; valid until the next call of the io */
-	uint64_t len;         /* of the manifest, or else the value */
+	uint64_t len;         /* of the manifest */
 };
 
-/* Looks at a key without reading a value in chunks. Cost: as a get. */
+/* Cost: as heap_look. */
 RLV_MUST_CHECK int stripe_look(const struct stripe_io *io, uint32_t part,
 			       const struct chain_key *key, struct stripe_look *out);
 

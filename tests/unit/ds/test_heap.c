@@ -484,6 +484,67 @@ TEST(noise__never_crashes_or_hangs)
 	}
 }
 
+/* What heap_look says, and from what; in place and over a wire. */
+static void looks(struct transport *(*wrap)(struct transport *inner), uint32_t owner)
+{
+	static uint8_t value[70000];
+	static const uint64_t lens[] = { 0, 96, 97, 3000, 5000, 65000, sizeof(value) };
+	const struct chain_key key = chain_key("k", 1, 0);
+	struct heap_put striped = { .value = value,
+				    .expected = HEAP_ANY_VERSION,
+				    .striped = 12345 };
+	struct heap_fixture fx;
+	struct heap_client writer, reader;
+	struct chain_key of;
+	struct heap_value got;
+	uint64_t version = 0;
+
+	heap_fixture_open(&fx, 100, 12);
+	heap_fixture_join(&fx, 1, NULL, &writer);
+	heap_fixture_join(&fx, owner, wrap, &reader);
+	of = chain_key(key.ptr, 1, fx.desc.seed);
+	memset(value, 7, sizeof(value));
+	assert_int_equal(heap_look(&reader.acc, &of, &got), -ENOENT);
+	assert_int_equal(got.version, 0);
+	for (uint64_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+		must(heap_fixture_put(&writer, "k", value, lens[i], &version));
+		for (uint32_t again = 0; again < 2; again++) {
+			must(heap_look(&reader.acc, &of, &got));
+			assert_int_equal(got.version, version);
+			assert_false(got.striped);
+		}
+	}
+	for (striped.len = 128; striped.len < 40000; striped.len *= 3) {
+		must(heap_put(&writer.acc, &of, &striped, &version));
+		for (uint32_t again = 0; again < 2; again++) {
+			must(heap_look(&reader.acc, &of, &got));
+			assert_int_equal(got.version, version);
+			assert_true(got.striped);
+			assert_int_equal(got.len, striped.len);
+			assert_memory_equal(got.ptr, value, got.len);
+		}
+	}
+	must(heap_delete(&writer, "k", &version));
+	assert_int_equal(heap_look(&reader.acc, &of, &got), -ENOENT);
+	assert_int_equal(got.version, version);
+	assert_false(got.striped);
+	heap_fixture_leave(&reader);
+	heap_fixture_leave(&writer);
+	heap_fixture_close(&fx);
+}
+
+TEST(heap_look__in_place)
+{
+	looks(NULL, 2);
+	looks(NULL, 0);
+}
+
+TEST(heap_look__over_a_wire)
+{
+	looks(wire_wrap, 2);
+	looks(wire_wrap, 0);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);

@@ -227,7 +227,7 @@ TEST(cost__stripes)
 				      .room = sizeof(memory) };
 	struct rlv_store *store = NULL;
 	struct rlv_kv *kv = open_stripes(&store);
-	struct price before;
+	struct price before, after, info;
 
 	for (uint32_t i = 0; i < 6; i++)
 		(void)put_stripes(kv, i % 3 * 2);
@@ -249,6 +249,19 @@ TEST(cost__stripes)
 		assert_int_equal(round_trips_since(kv, before), 3 - i);
 	}
 	assert_int_equal(put_stripes(kv, 0), 9 + 4 * 2);
+	/* Of a longer value a put reads the header, and not the value. */
+	for (uint32_t i = 0; i < 3; i++)
+		must(rlv_kv_put(kv, (struct rlv_bytes){ "l", 1 },
+				(struct rlv_bytes){ bytes, sizeof(bytes) }, NULL),
+		     "rlv_kv_put");
+	before = price(kv);
+	must(rlv_kv_put(kv, (struct rlv_bytes){ "l", 1 },
+			(struct rlv_bytes){ bytes, sizeof(bytes) }, NULL),
+	     "rlv_kv_put");
+	after = price(kv);
+	info = price_of_info(kv);
+	assert_int_equal(after.round_trips - before.round_trips - info.round_trips, 4);
+	assert_in_range(after.read - before.read - info.read, 1, 1000);
 	must(rlv_kv_close(&kv), "rlv_kv_close");
 	must(rlv_store_close(&store), "rlv_store_close");
 }
