@@ -177,7 +177,8 @@ if(TARGET fault_test_stripes)
 endif()
 
 if(TARGET integration_test_kill_stripes)
-	target_link_options(integration_test_kill_stripes PRIVATE -Wl,--wrap=heap_put)
+	target_link_options(integration_test_kill_stripes PRIVATE -Wl,--wrap=heap_put
+		-Wl,--wrap=heap_put_entry)
 endif()
 
 if(TARGET integration_test_stopped_writer)

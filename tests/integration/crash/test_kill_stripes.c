@@ -12,6 +12,7 @@
 #include "relive/admin.h"
 #include "relive/kv.h"
 
+#include "ds/heap/copies.h"
 #include "ds/heap/keys.h"
 
 #include "base/os/clock.h"
@@ -30,23 +31,41 @@
 
 static int64_t steps_left; /* in a child: changes until it is killed, before or behind the last one */
 static bool behind, stops; /* ..., or until it stops */
+static bool by_copies;     /* a change of each copy is one */
 
 int __real_heap_put(struct heap_access *acc, const struct chain_key *key,
 		    const struct heap_put *put, uint64_t *version_out);
 int __wrap_heap_put(struct heap_access *acc, const struct chain_key *key,
 		    const struct heap_put *put, uint64_t *version_out);
+int __real_heap_put_entry(struct heap *heap, const struct copies_put *put, uint64_t *old_out);
+int __wrap_heap_put_entry(struct heap *heap, const struct copies_put *put, uint64_t *old_out);
+
+static void step(bool last)
+{
+	if (last)
+		(void)raise(stops ? SIGSTOP : SIGKILL);
+}
 
 int __wrap_heap_put(struct heap_access *acc, const struct chain_key *key,
 		    const struct heap_put *put, uint64_t *version_out)
 {
-	bool last = steps_left > 0 && --steps_left == 0;
+	bool last = !by_copies && steps_left > 0 && --steps_left == 0;
 	int ret;
 
-	if (last && !behind)
-		(void)raise(stops ? SIGSTOP : SIGKILL);
+	step(last && !behind);
 	ret = __real_heap_put(acc, key, put, version_out);
-	if (last && behind)
-		(void)raise(stops ? SIGSTOP : SIGKILL);
+	step(last && behind);
+	return ret;
+}
+
+int __wrap_heap_put_entry(struct heap *heap, const struct copies_put *put, uint64_t *old_out)
+{
+	bool last = by_copies && steps_left > 0 && --steps_left == 0;
+	int ret;
+
+	step(last && !behind);
+	ret = __real_heap_put_entry(heap, put, old_out);
+	step(last && behind);
 	return ret;
 }
 
@@ -340,9 +359,13 @@ TEST_WITH(a_writer__that_is_stopped_and_goes_on, setup, teardown)
 	stops = false;
 }
 
+/* Also between two copies, where a put is decided and no get sees it. */
 TEST_WITH(stripes__with_copies_by_a_writer_that_is_killed_at_each_step, setup_copies, teardown)
 {
-	kill_at_each(*state, (struct change){ BYTES, BYTES - 4 }, 2 * STRIPES + 3);
+	by_copies = true;
+	kill_at_each(*state, (struct change){ 3 * SHARE, 3 * SHARE - 4 }, 2 * (2 * 3 + 3));
+	kill_at_each(*state, (struct change){ 3 * SHARE, 0 }, 2 * (3 + 3));
+	by_copies = false;
 }
 
 /* -------- at random, and many -------- */
