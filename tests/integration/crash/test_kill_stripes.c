@@ -77,6 +77,7 @@ struct fixture {
 };
 
 static bool has_files; /* of nodes, which come back when they were killed */
+static bool are_lost;  /* half a second after that */
 
 static void start_node(struct fixture *fx, uint32_t n)
 {
@@ -98,7 +99,8 @@ static bool all_are_up(void *arg)
 
 static int setup_heap(void **state, uint64_t bytes, uint32_t copies)
 {
-	static const char *const lease[] = { "--lease", "0.3", NULL };
+	const char *const args[] = { "--lease", "0.3", are_lost ? "--node-lost" : NULL, "0.5",
+				     NULL };
 	const struct rlv_kv_opts opts = { .size = sizeof(opts),
 					  .keys = 3000,
 					  .bytes = bytes,
@@ -116,7 +118,7 @@ static int setup_heap(void **state, uint64_t bytes, uint32_t copies)
 	*state = fx;
 	store.timeout_ns = 5 * CLOCK_NS_PER_S;
 	processes_init(&fx->ps);
-	(void)processes_metad(&fx->ps, "s", lease);
+	(void)processes_metad(&fx->ps, "s", args);
 	for (uint32_t n = 0; n < NODES; n++)
 		start_node(fx, n);
 	must(rlv_store_open("shm:s", &store, &fx->store), "rlv_store_open");
@@ -155,6 +157,16 @@ static int teardown(void **state)
 	(void)!rlv_store_close(&fx->store);
 	processes_fini(&fx->ps);
 	return 0;
+}
+
+static int setup_losses(void **state)
+{
+	int ret;
+
+	are_lost = true;
+	ret = setup_copies(state);
+	are_lost = false;
+	return ret;
 }
 
 /* -------- each step -------- */
@@ -516,6 +528,19 @@ TEST_WITH(stripes__of_a_node_that_is_drained_have_linearizable_histories, setup_
 	processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
 	kv_history_end();
 	kv_history_lengths(8, 8);
+	assert_true(value_is_back(fx));
+	expect_clean(fx);
+}
+
+TEST_WITH(stripes__with_copies_outlive_a_node, setup_losses, teardown)
+{
+	struct fixture *fx = *state;
+
+	must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
+	processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
+	assert_true(processes_until(value_is_back, fx));
+	assert_true(processes_until(put_is_done, fx));
+	must(rlv_kv_put(fx->kv, key, value_of(1, BYTES), NULL), "rlv_kv_put");
 	assert_true(value_is_back(fx));
 	expect_clean(fx);
 }
