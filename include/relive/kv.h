@@ -64,8 +64,8 @@ struct rlv_kv_opts {
 	uint32_t writers; /* enum rlv_kv_writers; 0 = one */
 	/* Longer values lie in stripes of that much memory, which are spread over all parts; else a value lies in the
 	   part of its key. A power of two from extent_bytes to 64 GiB; 0 = off. Only of mode clover, with one copy or
-	   several writers. `keys` counts stripes, too: those that one client slot has at once, once for each slot that
-	   puts. */
+	   several writers. `keys` counts stripes, too: for each client slot that puts, about twice as many as it has in
+	   use at once. */
 	uint64_t stripe_bytes;
 };
 #define RLV_KV_OPTS_INIT RLV_SIZED(struct rlv_kv_opts)
