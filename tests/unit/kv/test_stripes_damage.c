@@ -302,6 +302,34 @@ TEST(a_value_to_be_mapped__stays_in_its_part)
 	scene_close(&s);
 }
 
+/* A program from before stripes knows HEAP_DESC_MAGIC alone, and so has to meet another magic. */
+TEST(a_descriptor__has_stripes_and_their_magic)
+{
+	struct heap_desc desc;
+	struct scene s;
+
+	scene_open(&s);
+	desc = s.kv->desc;
+	assert_int_equal(desc.magic, HEAP_DESC_MAGIC_STRIPED);
+	assert_int_equal(heap_desc_check(&desc), 0);
+	desc.magic = HEAP_DESC_MAGIC;
+	heap_desc_seal(&desc);
+	assert_int_equal(heap_desc_check(&desc), -EBADMSG);
+	desc.stripe = 0;
+	heap_desc_seal(&desc);
+	assert_int_equal(heap_desc_check(&desc), 0);
+	desc.magic = HEAP_DESC_MAGIC_STRIPED;
+	heap_desc_seal(&desc);
+	assert_int_equal(heap_desc_check(&desc), -EBADMSG);
+	for (uint32_t stripe = 1; stripe < 256; stripe++) {
+		desc.stripe = (uint8_t)stripe;
+		heap_desc_seal(&desc);
+		assert_int_equal(heap_desc_check(&desc),
+				 stripe >= 16 && stripe <= HEAP_STRIPE_MOST ? 0 : -EBADMSG);
+	}
+	scene_close(&s);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
