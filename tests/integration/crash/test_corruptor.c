@@ -13,6 +13,7 @@
 #include "tests/support/attack/corrupt.h"
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/attack/kept.h"
+#include "tests/support/sockets.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
@@ -33,6 +34,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,7 +43,7 @@
 #define POOL_TEXT "12M"
 #define FILES_MAX 8u
 #define BATCH 4096u
-#define TIMEOUT_NS (5 * (int64_t)CLOCK_NS_PER_S)
+#define TIMEOUT_NS (20 * (int64_t)CLOCK_NS_PER_S)
 #define LIMIT_S 30 /* time limit of a process, which otherwise hangs */
 #define SANITIZER_EXIT 99
 
@@ -349,14 +351,24 @@ static bool has_ended(pid_t *pid, enum outcome *outcome)
 	return true;
 }
 
+/* A socket has its name before it listens. */
+static bool listens(const char *path, int type)
+{
+	int sock = sockets_connect_unix(path, type);
+
+	if (sock >= 0)
+		close(sock);
+	return sock >= 0;
+}
+
 /* false: it ended before it listened. */
-static bool await_socket(pid_t *pid, const char *name, enum outcome *outcome)
+static bool await_socket(pid_t *pid, const char *name, int type, enum outcome *outcome)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), LIMIT_S * CLOCK_NS_PER_S);
 	char path[128];
 
 	path_of(name, path);
-	while (access(path, F_OK)) {
+	while (!listens(path, type)) {
 		if (has_ended(pid, outcome))
 			return false;
 		if (deadline_expired(clock_monotonic(), deadline)) {
@@ -394,10 +406,10 @@ static bool start_daemons(enum outcome *outcome)
 	path_of("s/memnode-a.sock", path);
 	(void)unlink(path);
 	metad = start_daemon(server);
-	if (!await_socket(&metad, "s/metad.sock", outcome))
+	if (!await_socket(&metad, "s/metad.sock", SOCK_STREAM, outcome))
 		return false;
 	memnode = start_daemon(node);
-	return await_socket(&memnode, "s/memnode-a.sock", outcome);
+	return await_socket(&memnode, "s/memnode-a.sock", SOCK_SEQPACKET, outcome);
 }
 
 static void end_daemons(int number, enum outcome *outcome)
