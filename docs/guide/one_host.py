@@ -21,7 +21,7 @@ def act(seed, stop):
     rng, version = np.random.default_rng(seed), 1
     with relive.open("shm:" + NAME) as store, \
             store.table("replay").writer(ENVS, autoreset="same_step") as writer:
-        while not stop.is_set():
+        while not stop.value:
             ended = rng.random(ENVS) < 0.05
             obs = rng.random((ENVS, 4), np.float32)
             writer.append(obs=obs, action=rng.integers(0, 2, ENVS), reward=obs[:, 0],
@@ -43,7 +43,8 @@ def main():
     with relive.open("shm:" + NAME) as store:
         table = store.create_table("replay", SIGNATURE, capacity=50_000, max_writers=4 * ENVS,
                                    rate_limiter=relive.RateLimiter.of_min_size(5_000))
-        stop, results = context.Event(), context.Queue()
+        stop = context.RawValue("b", 0)       # an Event has a lock, which a killed actor may hold
+        results = context.Queue()
         actors = [context.Process(target=act, args=(seed, stop)) for seed in (1, 2)]
         learner = context.Process(target=learn, args=(300, results))
         for process in (*actors, learner):
@@ -52,7 +53,7 @@ def main():
             time.sleep(0.01)
         actors[0].kill()                                  # SIGKILL, in the middle of an append
         stats = results.get(timeout=60)                   # the learner goes on
-        stop.set()
+        stop.value = 1
         for process in (*actors, learner):
             process.join(60)
         print("learner: %(calls)d batches, %(items)d items, %(updates)d priorities set" % stats)
