@@ -74,8 +74,10 @@ int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key)
 	if (key.len == 0 || key.len > HEAP_KEY_MAX)
 		return error_set(-EINVAL, "a key of %zu bytes: 1 to %u", key.len, HEAP_KEY_MAX);
 	if (kv->desc.stripe && stripe_key_is_hidden(key.ptr, key.len))
-		return error_set(-EINVAL,
-				 "a key that begins as those of stripes: RLV_KV_STRIPE_KEYS");
+		return error_set(
+			-EINVAL,
+			"key: begins with the 8 bytes of RLV_KV_STRIPE_KEYS, which are for "
+			"stripes: choose another key");
 	return 0;
 }
 
@@ -174,7 +176,8 @@ static inline int value_room(const struct rlv_kv_value *value, struct heap_room 
 static int stripes_get(struct rlv_kv *kv, struct key_call *of, const struct heap_range *range)
 {
 	if (!kv->stripes)
-		return error_set(-EBADMSG, "heap %s: a value in stripes, which this heap has not",
+		return error_set(-EBADMSG,
+				 "heap %s: the value is in stripes, but the heap has none",
 				 kv->desc.name);
 	return kv_stripes_get(kv, &of->key, range, &of->room, &of->got);
 }
